@@ -1,0 +1,30 @@
+//! The vocabulary of Ringfence: what a command asks for, what it may have, what was enforced, what was refused.
+//!
+//! Nothing here performs I/O and nothing depends on the operating system that it is compiled for, so every
+//! decision that later stages make on these types can be tested on any host.
+
+#![forbid(unsafe_code)]
+
+mod bytes;
+mod capabilities;
+mod command;
+mod denial;
+mod host;
+mod layers;
+mod output;
+mod policy;
+mod session;
+mod step;
+
+pub use bytes::{Encoded, UnixPath};
+pub use capabilities::{NetworkPolicy, SandboxCapabilities, WorkspaceAccess};
+pub use command::{EnvVar, SandboxCommand, Stdin, Stdio, StdinStream};
+pub use denial::{Denial, DenialKind, DenialSource};
+pub use host::{HostPattern, HostPatternError, PortPattern};
+pub use layers::{Layer, LayerName, LayerReport, LayerStatus};
+pub use output::SandboxOutput;
+pub use policy::{
+    CacheMount, FileId, Linux, Network, PathKind, Protected, ResolvedPath, ResolvedPolicy, Rlimits,
+};
+pub use session::SessionId;
+pub use step::Step;

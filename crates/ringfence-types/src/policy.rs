@@ -1,0 +1,308 @@
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{HostPattern, SandboxCapabilities, WorkspaceAccess};
+
+/// Identity of a file at the time of its approval. An inode number alone is reused at once after an unlink.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct FileId {
+    /// Device, as `makedev(3)` packs it.
+    pub dev: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Birth time in nanoseconds since the epoch, where the file system keeps one (statx(2), `STATX_BTIME`).
+    pub birth: Option<i128>,
+    /// File handle, where the file system gives one (name_to_handle_at(2)).
+    pub handle: Option<Vec<u8>>,
+}
+
+/// What lies at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PathKind {
+    /// A directory.
+    Directory,
+    /// A regular file.
+    File,
+    /// A symbolic link itself. Only pins name one.
+    Symlink,
+    /// A socket, pipe or device.
+    Special,
+    /// Nothing yet: the nearest existing ancestor is canonical and no symlink lies below it.
+    Missing,
+}
+
+/// A canonical absolute path and what was found there.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ResolvedPath {
+    /// Absolute, without `.`, `..` or symlinks.
+    pub path: PathBuf,
+    /// What lies there.
+    pub kind: PathKind,
+    /// Its identity; `None` if missing.
+    #[serde(skip)]
+    pub id: Option<Box<FileId>>,
+}
+
+impl PartialOrd for FileId {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for FileId {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        (self.dev, self.ino, self.birth, &self.handle).cmp(&(other.dev, other.ino, other.birth, &other.handle))
+    }
+}
+
+/// Network policy with parsed patterns. An empty host list is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Network {
+    /// No network beyond the box.
+    #[default]
+    None,
+    /// The named hosts only.
+    AllowHosts {
+        /// Sorted, without duplicates.
+        hosts: Vec<HostPattern>,
+    },
+    /// The host's network as it is.
+    AllowAll,
+}
+
+/// What the box may not plant: paths that something outside would run or obey later.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Protected {
+    /// Files and directories that are read-only inside writable roots.
+    pub read_only: Vec<ResolvedPath>,
+    /// Directories and symlinks that must stay where they are: those between a writable root and a protected
+    /// path, and `.git` itself.
+    pub pins: Vec<ResolvedPath>,
+    /// Why the search for them is incomplete, if it is.
+    pub incomplete: Option<String>,
+}
+
+/// A host cache shown below a private layer, so that what the box writes there never runs outside.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct CacheMount {
+    /// The host's cache directory, which is also where the box sees it.
+    pub at: ResolvedPath,
+    /// Private layer of this workspace.
+    pub upper: PathBuf,
+    /// Scratch directory for overlayfs, on the file system of `upper`.
+    pub work: PathBuf,
+    /// Variable that moves the cache elsewhere if it cannot be mounted, e.g. `npm_config_cache`.
+    pub env: Option<String>,
+}
+
+/// Resource limits of each process (setrlimit(2)); `None` leaves the caller's.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Rlimits {
+    /// Open files.
+    pub open_files: Option<u64>,
+    /// Size of a written file in bytes.
+    pub file_size: Option<u64>,
+}
+
+/// Settings that only Linux backends read.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Linux {
+    /// Lets the command create namespaces of its own (Chromium, Bazel, a nested Ringfence). Weakens seccomp and
+    /// takes the file rules out of Landlock; reported.
+    pub nested_userns: bool,
+    /// Lets 32-bit x86 programs run, whose system calls are not filtered one by one.
+    pub allow_i386: bool,
+    /// Size limit of the private temp and of each other private tmpfs, in bytes.
+    pub tmp_size: u64,
+}
+
+impl Default for Linux {
+    fn default() -> Self {
+        Self { nested_userns: false, allow_i386: false, tmp_size: 2 << 30 }
+    }
+}
+
+/// A policy on canonical paths: what is compared, approved, planned and enforced.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct ResolvedPolicy {
+    /// The jail root.
+    pub workspace: ResolvedPath,
+    /// Access to the jail root.
+    pub workspace_access: WorkspaceAccess,
+    /// Working directory, at or below the jail root.
+    pub cwd: ResolvedPath,
+    /// Readable files and trees.
+    pub read: Vec<ResolvedPath>,
+    /// Writable files and trees.
+    pub write: Vec<ResolvedPath>,
+    /// Denied files and trees.
+    pub deny: Vec<ResolvedPath>,
+    /// Network beyond the box.
+    pub network: Network,
+    /// Sockets on the box's own loopback.
+    pub loopback: bool,
+    /// Whether processes may be started.
+    pub spawn: bool,
+    /// Connectable Unix sockets of the host.
+    pub unix_sockets: Vec<ResolvedPath>,
+    /// Devices by name.
+    pub devices: Vec<String>,
+    /// MiB; `None` is unlimited.
+    pub max_memory_mb: Option<u64>,
+    /// `None` is unlimited.
+    pub max_processes: Option<u64>,
+    /// Seconds; `None` leaves it to the command and the configuration.
+    pub timeout_secs: Option<u64>,
+
+    /// A private writable `HOME` at this path.
+    pub private_home: Option<PathBuf>,
+    /// The host's temp directory as named by its `TMPDIR`, replaced by the private one.
+    pub host_tmpdir: Option<PathBuf>,
+    /// The session's temp directory on disk, shown at `/tmp`; `None` gives a tmpfs that ends with the run.
+    pub session_tmp: Option<PathBuf>,
+    /// Cache overlays.
+    pub caches: Vec<CacheMount>,
+    /// What the box may not plant.
+    pub protected: Protected,
+    /// Limits of each process.
+    pub rlimits: Rlimits,
+    /// Linux only.
+    pub linux: Linux,
+}
+
+impl ResolvedPolicy {
+    /// Whether everything that `self` allows is allowed by `baseline`, and every denial of `baseline` is kept.
+    ///
+    /// A conjunction of monotonic checks on canonical paths, hence pure, and a partial order on policies that
+    /// differ only in spelling (see the property tests). Both policies must have the same workspace.
+    pub fn is_within(&self, baseline: &Self) -> bool {
+        self.workspace.path == baseline.workspace.path
+            && self.workspace_access <= baseline.workspace_access
+            && self.read.iter().all(|path| baseline.may_read_tree(&path.path, self))
+            && self.write.iter().all(|path| baseline.may_write_tree(&path.path, self))
+            && baseline.deny.iter().all(|path| self.keeps_denial(&path.path, baseline))
+            && self.network.is_within(&baseline.network)
+            && self.loopback <= baseline.loopback
+            && self.spawn <= baseline.spawn
+            && self.unix_sockets.iter().all(|own| baseline.unix_sockets.iter().any(|base| base.path == own.path))
+            && self.devices.iter().all(|own| baseline.devices.contains(own))
+            && limit_within(self.max_memory_mb, baseline.max_memory_mb)
+            && limit_within(self.max_processes, baseline.max_processes)
+            && limit_within(self.timeout_secs, baseline.timeout_secs)
+            && self.linux.nested_userns <= baseline.linux.nested_userns
+            && self.linux.allow_i386 <= baseline.linux.allow_i386
+    }
+
+    /// Whether `path` itself may be read. The deepest rule that covers it decides; at equal depth deny wins.
+    /// System files, which every policy may read, are not considered.
+    pub fn may_read(&self, path: &Path) -> bool {
+        let granted = deepest(self.readable(), path);
+        granted.is_some() && granted > deepest(paths(&self.deny), path)
+    }
+
+    /// Whether `path` itself may be written, by the rule of [`Self::may_read`].
+    pub fn may_write(&self, path: &Path) -> bool {
+        let granted = deepest(self.writable(), path);
+        granted.is_some() && granted > deepest(paths(&self.deny), path)
+    }
+
+    /// Roots of all that may be written.
+    pub fn writable(&self) -> impl Iterator<Item = &Path> {
+        let workspace = (self.workspace_access == WorkspaceAccess::Write).then_some(self.workspace.path.as_path());
+        workspace.into_iter().chain(paths(&self.write))
+    }
+
+    /// Roots of all that may be read, besides the system's.
+    pub fn readable(&self) -> impl Iterator<Item = &Path> {
+        let workspace = (self.workspace_access >= WorkspaceAccess::Read).then_some(self.workspace.path.as_path());
+        workspace.into_iter().chain(paths(&self.read)).chain(paths(&self.write))
+    }
+
+    /// Every read grant of `request` below `root` must be one of ours: `root` itself, and nothing below it that
+    /// we deny and the request doesn't.
+    fn may_read_tree(&self, root: &Path, request: &Self) -> bool {
+        self.may_read(root) && self.denials_below(root, request)
+    }
+
+    fn may_write_tree(&self, root: &Path, request: &Self) -> bool {
+        self.may_write(root) && self.denials_below(root, request)
+    }
+
+    fn denials_below(&self, root: &Path, request: &Self) -> bool {
+        paths(&self.deny).filter(|deny| deny.starts_with(root)).all(|deny| !request.may_read(deny))
+    }
+
+    /// A denial of ours is kept if the request can neither read nor write there.
+    fn keeps_denial(&self, deny: &Path, baseline: &Self) -> bool {
+        let reopened = self
+            .readable()
+            .filter(|grant| grant.starts_with(deny) && *grant != deny)
+            .all(|grant| baseline.may_read(grant) && (!self.may_write(grant) || baseline.may_write(grant)));
+        let denied = paths(&self.deny).any(|own| deny.starts_with(own)) || !self.may_read(deny);
+        denied && reopened
+    }
+}
+
+impl Network {
+    /// `None` ⊆ `AllowHosts` ⊆ `AllowAll`; host lists by pattern subsumption.
+    pub fn is_within(&self, baseline: &Self) -> bool {
+        match (self, baseline) {
+            (Self::None, _) | (_, Self::AllowAll) => true,
+            (Self::AllowHosts { hosts }, _) if hosts.is_empty() => true,
+            (Self::AllowHosts { hosts }, Self::AllowHosts { hosts: base }) => {
+                hosts.iter().all(|host| base.iter().any(|pattern| pattern.covers(host)))
+            }
+            (Self::AllowHosts { .. } | Self::AllowAll, _) => false,
+        }
+    }
+}
+
+/// A request's paths before they were resolved, for messages.
+impl From<&ResolvedPolicy> for SandboxCapabilities {
+    fn from(policy: &ResolvedPolicy) -> Self {
+        let list = |paths: &[ResolvedPath]| paths.iter().map(|path| path.path.clone()).collect();
+        Self {
+            fs_read: list(&policy.read),
+            fs_write: list(&policy.write),
+            fs_deny: list(&policy.deny),
+            workspace: policy.workspace_access,
+            network: match &policy.network {
+                Network::None => crate::NetworkPolicy::None,
+                Network::AllowHosts { hosts } => {
+                    crate::NetworkPolicy::AllowHosts { hosts: hosts.iter().map(ToString::to_string).collect() }
+                }
+                Network::AllowAll => crate::NetworkPolicy::AllowAll,
+            },
+            loopback: policy.loopback,
+            spawn_subprocess: policy.spawn,
+            unix_sockets: list(&policy.unix_sockets),
+            devices: policy.devices.clone(),
+            max_memory_mb: policy.max_memory_mb,
+            max_processes: policy.max_processes,
+            timeout_secs: policy.timeout_secs,
+        }
+    }
+}
+
+fn paths(list: &[ResolvedPath]) -> impl Iterator<Item = &Path> {
+    list.iter().map(|path| path.path.as_path())
+}
+
+/// Number of components of the deepest of `roots` that covers `path`.
+fn deepest<'a>(roots: impl Iterator<Item = &'a Path>, path: &Path) -> Option<usize> {
+    roots.filter(|root| path.starts_with(root)).map(|root| root.components().count()).max()
+}
+
+/// No limit is the largest.
+fn limit_within(own: Option<u64>, baseline: Option<u64>) -> bool {
+    match (own, baseline) {
+        (_, None) => true,
+        (None, Some(_)) => false,
+        (Some(own), Some(base)) => own <= base,
+    }
+}
