@@ -1,1 +1,65 @@
-fn main() {}
+//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
+
+#![forbid(unsafe_code)]
+#![allow(
+    clippy::print_stdout,
+    clippy::print_stderr,
+    reason = "these commands speak to a developer's terminal"
+)]
+
+mod bench;
+mod ci;
+mod error;
+mod tidy;
+mod tools;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use error::Error;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND
+
+  ci                  all that must pass before a change lands; installs cargo-nextest and cargo-deny if missing
+  tidy                the repository's own rules
+  bench [--quick] [--write] [ROW...]
+                      the speed table, measured side by side; --write puts it into docs/performance.md
+                      rows: start library files build index concurrent (default: all)";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let root = repository_root();
+    let result = match args.as_slice() {
+        ["ci"] => ci::run(&root),
+        ["tidy"] => tidy::run(&root),
+        ["bench", options @ ..] => {
+            bench::Options::parse(options).and_then(|options| bench::run(&root, &options))
+        }
+        ["help" | "--help" | "-h"] => {
+            println!("{USAGE}");
+            Ok(())
+        }
+        _ => Err(Error::Usage(USAGE)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Error::Usage(text)) => {
+            eprintln!("{text}");
+            ExitCode::from(2)
+        }
+        Err(error) => {
+            eprintln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The folder above this package's own.
+fn repository_root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .ancestors()
+        .nth(1)
+        .map_or_else(|| PathBuf::from("."), Path::to_path_buf)
+}

@@ -1,0 +1,35 @@
+use std::path::Path;
+use std::time::Instant;
+
+use crate::error::Error;
+use crate::tidy;
+use crate::tools::{self, cargo, describe};
+
+/// Everything that must pass before a change lands, the cheap checks first. It stops at the first failure.
+pub(crate) fn run(root: &Path) -> Result<(), Error> {
+    tools::ensure(root)?;
+    tidy::run(root)?;
+    let steps: &[&[&str]] = &[
+        &["fmt", "--all", "--check"],
+        &["deny", "--workspace", "check", "bans", "licenses", "sources"],
+        &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"],
+        // The tests of the command line run these two; nextest builds only the tests' own package.
+        &["build", "--locked", "--package", "ringfence-cli", "--package", "ringfence-probe"],
+        &["nextest", "run", "--workspace", "--locked", "--profile", "ci"],
+        &["test", "--doc", "--workspace", "--locked"],
+    ];
+    for arguments in steps {
+        step(root, arguments)?;
+    }
+    Ok(())
+}
+
+fn step(root: &Path, arguments: &[&str]) -> Result<(), Error> {
+    let mut command = cargo(root);
+    command.args(arguments);
+    println!("\n== {}", describe(&command));
+    let start = Instant::now();
+    tools::run(&mut command)?;
+    println!("== {:.0} s", start.elapsed().as_secs_f64());
+    Ok(())
+}

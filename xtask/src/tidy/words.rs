@@ -1,0 +1,38 @@
+use super::source::{line_of, words};
+use super::{Tree, Violation};
+
+/// Written so that this file does not hold them.
+const BANNED: &[(&str, &str)] = &[
+    (concat!("to", "do!("), "unfinished"),
+    (concat!("unimple", "mented!("), "unfinished"),
+    (concat!("FIX", "ME"), "unfinished"),
+    (concat!("XX", "X"), "unfinished"),
+    (concat!("#[ign", "ore"), "a test that is switched off"),
+    (concat!("/wo", "rk/"), "a path of one machine"),
+    (concat!("/ro", "ot/.cargo"), "a path of one machine"),
+    (concat!("/ro", "ot/.rustup"), "a path of one machine"),
+];
+
+pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
+    let mut found = Vec::new();
+    for (path, text) in tree.find("", "") {
+        for (banned, why) in BANNED {
+            for at in words(text, banned) {
+                found.push(Violation::new(path, line_of(text, at), format!("`{banned}`: {why}")));
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_work_and_machine_paths_are_found() {
+        let text = concat!("a\nFIX", "ME\n#[ign", "ore = \"slow\"]\ncd /wo", "rk/main\nhomework/x\n");
+        let lines: Vec<_> = check(&Tree::of(&[("a", text)])).into_iter().map(|found| found.line).collect();
+        assert_eq!(lines, [2, 3, 4]);
+    }
+}
