@@ -1,0 +1,90 @@
+//! Acts that put another act or program into a state of its own. They serve controls outside the box.
+
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::namespaces::enter_new;
+use super::{Act, act};
+use crate::args::{Args, Failure, Outcome};
+use crate::sys::{fork, sys, wait};
+
+pub(super) const ACTS: &[Act] = &[
+    act("in-new", "KINDS -- ACT [ARGS…]", in_new),
+    act("as", "UID GID [GROUPS] -- PROGRAM [ARGS…]", as_user),
+    act("with-terminal", "-- PROGRAM [ARGS…]", with_terminal),
+    act("without-fds", "FDS -- PROGRAM [ARGS…]", without_fds),
+    act("after-fork", "-- ACT [ARGS…]", after_fork),
+];
+
+/// Runs an act in new namespaces. Of a new PID namespace only children are members: see `after-fork`.
+fn in_new(args: &Args) -> Outcome {
+    let (before, act) = args.split()?;
+    let kinds = before.first().and_then(|kinds| kinds.to_str()).ok_or(Failure::Usage)?;
+    enter_new(kinds)?;
+    inner(act)
+}
+
+fn inner(words: &[std::ffi::OsString]) -> Outcome {
+    let (name, rest) = words.split_first().ok_or(Failure::Usage)?;
+    let act = super::find(&name.to_string_lossy()).ok_or(Failure::Usage)?;
+    (act.run)(&Args::new(rest.to_vec()))
+}
+
+/// Runs an act in a child; its errno comes back as the exit status.
+fn after_fork(args: &Args) -> Outcome {
+    let (_, act) = args.split()?;
+    let child = fork(0, || match inner(act) {
+        Ok(_) => 0,
+        Err(Failure::Kernel(error)) => error.raw_os_error().unwrap_or(255),
+        Err(Failure::Usage) => 255,
+    })?;
+    match libc::WEXITSTATUS(wait(child)?) {
+        0 => Ok(Value::Null),
+        255 => Err(Failure::Usage),
+        errno => Err(std::io::Error::from_raw_os_error(errno).into()),
+    }
+}
+
+/// Becomes another user with exactly these supplementary groups (comma-separated), and executes a program.
+fn as_user(args: &Args) -> Outcome {
+    let (before, command) = args.split()?;
+    let numbers = Args::new(before.to_vec());
+    let (uid, gid) = (numbers.int(0)?, numbers.int(1)?);
+    let mut groups = Vec::new();
+    if before.len() > 2 {
+        for group in numbers.text(2)?.split(',') {
+            groups.extend(group.parse::<u32>().map_err(|_| Failure::Usage)?.to_ne_bytes());
+        }
+    }
+    let count = groups.len() / 4;
+    sys!(libc::SYS_setgroups, count, groups)?;
+    sys!(libc::SYS_setresgid, gid, gid, gid)?;
+    sys!(libc::SYS_setresuid, uid, uid, uid)?;
+    exec(command)
+}
+
+/// Leads a new session whose controlling terminal is standard input, and executes a program.
+fn with_terminal(args: &Args) -> Outcome {
+    let (_, command) = args.split()?;
+    sys!(libc::SYS_setsid)?;
+    sys!(libc::SYS_ioctl, 0, libc::TIOCSCTTY as i64, 0)?;
+    exec(command)
+}
+
+/// Closes descriptors (comma-separated) and executes a program.
+fn without_fds(args: &Args) -> Outcome {
+    let (before, command) = args.split()?;
+    let list = before.first().and_then(|list| list.to_str()).ok_or(Failure::Usage)?;
+    for fd in list.split(',') {
+        let fd: i32 = fd.parse().map_err(|_| Failure::Usage)?;
+        sys!(libc::SYS_close, fd)?;
+    }
+    exec(command)
+}
+
+fn exec(command: &[std::ffi::OsString]) -> Outcome {
+    let (program, rest) = command.split_first().ok_or(Failure::Usage)?;
+    Err(Command::new(program).args(rest).exec().into())
+}
