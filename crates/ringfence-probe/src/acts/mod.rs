@@ -1,5 +1,6 @@
 //! The acts, grouped by what they attack.
 
+mod bench;
 mod descriptors;
 mod files;
 mod metadata;
@@ -31,6 +32,7 @@ const GROUPS: &[&[Act]] = &[
     state::ACTS,
     terminal::ACTS,
     wrappers::ACTS,
+    bench::ACTS,
 ];
 
 /// All acts.
