@@ -2,6 +2,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::io::Read;
 use std::path::PathBuf;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::{SandboxCapabilities, SessionId};
@@ -10,7 +11,22 @@ use crate::{SandboxCapabilities, SessionId};
 pub type EnvVar = (OsString, OsString);
 
 /// A source that is copied to the command's standard input while its output is drained.
-pub struct StdinStream(pub Box<dyn Read + Send>);
+///
+/// The lock is never contended: it makes a command `Sync`, so that hooks and approvers can look at one while
+/// they wait, whatever the reader is.
+pub struct StdinStream(Mutex<Box<dyn Read + Send>>);
+
+impl StdinStream {
+    /// Wraps a reader.
+    pub fn new(reader: impl Read + Send + 'static) -> Self {
+        Self(Mutex::new(Box::new(reader)))
+    }
+
+    /// The reader.
+    pub fn into_inner(self) -> Box<dyn Read + Send> {
+        self.0.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 impl fmt::Debug for StdinStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
