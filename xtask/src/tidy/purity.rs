@@ -1,5 +1,5 @@
 use super::source::{Source, line_of, words};
-use super::{Tree, Violation};
+use super::{Tree, Violation, is_test_file};
 
 const PURE: [&str; 3] =
     ["crates/ringfence-types/src/", "crates/ringfence-policy/src/", "crates/ringfence-plan/src/"];
@@ -37,8 +37,8 @@ const BANNED: &[&str] = &[
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for crate_source in PURE {
-        for (path, text) in tree.find(crate_source, ".rs") {
-            let code = Source::parse(text).code;
+        for (path, text) in tree.find(crate_source, ".rs").filter(|(path, _)| !is_test_file(path)) {
+            let code = Source::parse(text).code_without_tests();
             for banned in BANNED {
                 for at in words(&code, banned) {
                     found.push(Violation::new(
