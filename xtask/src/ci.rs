@@ -13,7 +13,8 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
         &["fmt", "--all", "--check"],
         &["deny", "--workspace", "check", "bans", "licenses", "sources"],
         &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"],
-        // The tests of the command line run these two; nextest builds only the tests' own package.
+        &["doc", "--workspace", "--no-deps", "--locked"],
+        // The enforcement tests run both; nextest builds the binaries of the tests' own package only.
         &["build", "--locked", "--package", "ringfence-cli", "--package", "ringfence-probe"],
         &["nextest", "run", "--workspace", "--locked", "--profile", "ci"],
         &["test", "--doc", "--workspace", "--locked"],
@@ -26,7 +27,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
 
 fn step(root: &Path, arguments: &[&str]) -> Result<(), Error> {
     let mut command = cargo(root);
-    command.args(arguments);
+    command.args(arguments).env("RUSTDOCFLAGS", "--deny warnings");
     println!("\n== {}", describe(&command));
     let start = Instant::now();
     tools::run(&mut command)?;
