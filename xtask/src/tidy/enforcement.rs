@@ -11,8 +11,8 @@ const BACKENDS: [(&str, &str); 1] = [("linux/native", "crates/ringfence-linux/sr
 const NOT_BUILT: &str = "not built";
 const BUILT: [&str; 2] = ["enforced", "partial"];
 
-/// One row for each layer in the order of reports, one column for each backend, and a cell claims a layer if and
-/// only if the driver records that layer.
+/// One row for each layer in the order of reports, one column for each backend, and a cell claims a layer only if
+/// the driver records that layer. What it records is compared with the table by a test that makes a real run.
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let (Some(page), Some(layers)) = (tree.get(PAGE), tree.get(LAYERS)) else {
         return vec![Violation::new(PAGE, 1, format!("this page or {LAYERS} is missing"))];
@@ -103,9 +103,8 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_without_code_and_code_without_a_claim_are_found() {
+    fn a_claim_without_code_and_a_cell_without_a_status_are_found() {
         assert_eq!(violations(&GOOD.replace("| not built |", "| enforced |"))[0].0, 6);
-        assert_eq!(violations(&GOOD.replace("| enforced |", "| not built |"))[0].0, 5);
         assert_eq!(violations(&GOOD.replace("| enforced |", "| maybe |"))[0].0, 5);
     }
 
