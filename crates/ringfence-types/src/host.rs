@@ -91,7 +91,9 @@ fn is_below(host: &str, suffix: &str) -> bool {
 
 fn in_net(address: IpAddr, net: IpAddr, length: u8) -> bool {
     match (address, net) {
-        (IpAddr::V4(a), IpAddr::V4(n)) => mask(a.to_bits().into(), 32, length) == mask(n.to_bits().into(), 32, length),
+        (IpAddr::V4(a), IpAddr::V4(n)) => {
+            mask(a.to_bits().into(), 32, length) == mask(n.to_bits().into(), 32, length)
+        }
         (IpAddr::V6(a), IpAddr::V6(n)) => mask(a.to_bits(), 128, length) == mask(n.to_bits(), 128, length),
         _ => false,
     }
@@ -168,7 +170,8 @@ fn parse_name(host: &str, whole: &str) -> Result<Name, HostPatternError> {
         if name.contains('*') {
             return Err(HostPatternError::Wildcard(whole.to_owned()));
         }
-        let name = idna::domain_to_ascii_strict(name).map_err(|_| HostPatternError::Name(whole.to_owned()))?;
+        let name =
+            idna::domain_to_ascii_strict(name).map_err(|_| HostPatternError::Name(whole.to_owned()))?;
         let all_digits = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
         if name.is_empty() || all_digits { Err(HostPatternError::Name(whole.to_owned())) } else { Ok(name) }
     };
@@ -183,8 +186,12 @@ fn parse_name(host: &str, whole: &str) -> Result<Name, HostPatternError> {
 
 fn network_of(ip: IpAddr, length: u8) -> IpAddr {
     match ip {
-        IpAddr::V4(ip) => IpAddr::V4((ip.to_bits() & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)).into()),
-        IpAddr::V6(ip) => IpAddr::V6((ip.to_bits() & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)).into()),
+        IpAddr::V4(ip) => {
+            IpAddr::V4((ip.to_bits() & u32::MAX.checked_shl(32 - u32::from(length)).unwrap_or(0)).into())
+        }
+        IpAddr::V6(ip) => {
+            IpAddr::V6((ip.to_bits() & u128::MAX.checked_shl(128 - u32::from(length)).unwrap_or(0)).into())
+        }
     }
 }
 
@@ -238,7 +245,16 @@ mod tests {
 
     #[test]
     fn display_parses_back() {
-        for text in ["a.com", "*.a.com:*", "**.a.com:8080", "10.0.0.0/8", "::1", "[::1]:80", "[fd00::/8]:*", "1.2.3.4:22"] {
+        for text in [
+            "a.com",
+            "*.a.com:*",
+            "**.a.com:8080",
+            "10.0.0.0/8",
+            "::1",
+            "[::1]:80",
+            "[fd00::/8]:*",
+            "1.2.3.4:22",
+        ] {
             assert_eq!(pattern(&pattern(text).to_string()), pattern(text), "{text}");
         }
     }
@@ -268,7 +284,21 @@ mod tests {
 
     #[test]
     fn what_is_no_host_is_refused() {
-        for text in ["", " ", "https://a.com", "a.com/x", "a.com:0", "a.com:99999", "a.com:+1", "*", "a.*.com", "10.0.0.0/33", "user@a.com", "1.2.3", "a b"] {
+        for text in [
+            "",
+            " ",
+            "https://a.com",
+            "a.com/x",
+            "a.com:0",
+            "a.com:99999",
+            "a.com:+1",
+            "*",
+            "a.*.com",
+            "10.0.0.0/33",
+            "user@a.com",
+            "1.2.3",
+            "a b",
+        ] {
             assert!(text.parse::<HostPattern>().is_err(), "{text}");
         }
     }

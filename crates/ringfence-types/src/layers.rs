@@ -180,6 +180,9 @@ mod tests {
     #[test]
     fn a_layer_without_an_entry_does_not_meet_a_requirement() {
         let report = LayerReport::new();
-        assert_eq!(report.first_unmet(&[LayerName::Landlock]), Some((LayerName::Landlock, LayerStatus::Missing)));
+        assert_eq!(
+            report.first_unmet(&[LayerName::Landlock]),
+            Some((LayerName::Landlock, LayerStatus::Missing))
+        );
     }
 }

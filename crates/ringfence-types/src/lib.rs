@@ -11,6 +11,7 @@ mod command;
 mod denial;
 mod host;
 mod layers;
+mod ordering;
 mod output;
 mod policy;
 mod session;
@@ -18,13 +19,15 @@ mod step;
 
 pub use bytes::{Encoded, UnixPath};
 pub use capabilities::{NetworkPolicy, SandboxCapabilities, WorkspaceAccess};
-pub use command::{EnvVar, SandboxCommand, Stdin, Stdio, StdinStream};
+pub use command::{EnvVar, SandboxCommand, Stdin, StdinStream, Stdio};
 pub use denial::{Denial, DenialKind, DenialSource};
 pub use host::{HostPattern, HostPatternError, PortPattern};
 pub use layers::{Layer, LayerName, LayerReport, LayerStatus};
+pub use ordering::{Excess, PathAccess, PathRules};
 pub use output::SandboxOutput;
 pub use policy::{
-    CacheMount, FileId, Linux, Network, PathKind, Protected, ResolvedPath, ResolvedPolicy, Rlimits,
+    CacheMount, DeviceGrant, FileId, Linux, Network, Owner, PathKind, Protected, ResolvedPath,
+    ResolvedPolicy, Rlimits,
 };
 pub use session::SessionId;
 pub use step::Step;

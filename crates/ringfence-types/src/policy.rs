@@ -53,7 +53,12 @@ impl PartialOrd for FileId {
 
 impl Ord for FileId {
     fn cmp(&self, other: &Self) -> std::cmp::Ordering {
-        (self.dev, self.ino, self.birth, &self.handle).cmp(&(other.dev, other.ino, other.birth, &other.handle))
+        (self.dev, self.ino, self.birth, &self.handle).cmp(&(
+            other.dev,
+            other.ino,
+            other.birth,
+            &other.handle,
+        ))
     }
 }
 
@@ -108,6 +113,24 @@ pub struct Rlimits {
     pub file_size: Option<u64>,
 }
 
+/// Who owns the workspace on a Unix system.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Owner {
+    /// User id.
+    pub uid: u32,
+    /// Group id.
+    pub gid: u32,
+}
+
+/// A device grant and the nodes that it means on this host.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct DeviceGrant {
+    /// `gpu`, `kvm` or `fuse`.
+    pub name: String,
+    /// Nodes or directories of nodes below `/dev`.
+    pub nodes: Vec<PathBuf>,
+}
+
 /// Settings that only Linux backends read.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
@@ -132,6 +155,8 @@ impl Default for Linux {
 pub struct ResolvedPolicy {
     /// The jail root.
     pub workspace: ResolvedPath,
+    /// Owner of the jail root, on Unix.
+    pub workspace_owner: Option<Owner>,
     /// Access to the jail root.
     pub workspace_access: WorkspaceAccess,
     /// Working directory, at or below the jail root.
@@ -151,7 +176,7 @@ pub struct ResolvedPolicy {
     /// Connectable Unix sockets of the host.
     pub unix_sockets: Vec<ResolvedPath>,
     /// Devices by name.
-    pub devices: Vec<String>,
+    pub devices: Vec<DeviceGrant>,
     /// MiB; `None` is unlimited.
     pub max_memory_mb: Option<u64>,
     /// `None` is unlimited.
@@ -176,28 +201,6 @@ pub struct ResolvedPolicy {
 }
 
 impl ResolvedPolicy {
-    /// Whether everything that `self` allows is allowed by `baseline`, and every denial of `baseline` is kept.
-    ///
-    /// A conjunction of monotonic checks on canonical paths, hence pure, and a partial order on policies that
-    /// differ only in spelling (see the property tests). Both policies must have the same workspace.
-    pub fn is_within(&self, baseline: &Self) -> bool {
-        self.workspace.path == baseline.workspace.path
-            && self.workspace_access <= baseline.workspace_access
-            && self.read.iter().all(|path| baseline.may_read_tree(&path.path, self))
-            && self.write.iter().all(|path| baseline.may_write_tree(&path.path, self))
-            && baseline.deny.iter().all(|path| self.keeps_denial(&path.path, baseline))
-            && self.network.is_within(&baseline.network)
-            && self.loopback <= baseline.loopback
-            && self.spawn <= baseline.spawn
-            && self.unix_sockets.iter().all(|own| baseline.unix_sockets.iter().any(|base| base.path == own.path))
-            && self.devices.iter().all(|own| baseline.devices.contains(own))
-            && limit_within(self.max_memory_mb, baseline.max_memory_mb)
-            && limit_within(self.max_processes, baseline.max_processes)
-            && limit_within(self.timeout_secs, baseline.timeout_secs)
-            && self.linux.nested_userns <= baseline.linux.nested_userns
-            && self.linux.allow_i386 <= baseline.linux.allow_i386
-    }
-
     /// Whether `path` itself may be read. The deepest rule that covers it decides; at equal depth deny wins.
     /// System files, which every policy may read, are not considered.
     pub fn may_read(&self, path: &Path) -> bool {
@@ -213,52 +216,16 @@ impl ResolvedPolicy {
 
     /// Roots of all that may be written.
     pub fn writable(&self) -> impl Iterator<Item = &Path> {
-        let workspace = (self.workspace_access == WorkspaceAccess::Write).then_some(self.workspace.path.as_path());
+        let workspace =
+            (self.workspace_access == WorkspaceAccess::Write).then_some(self.workspace.path.as_path());
         workspace.into_iter().chain(paths(&self.write))
     }
 
     /// Roots of all that may be read, besides the system's.
     pub fn readable(&self) -> impl Iterator<Item = &Path> {
-        let workspace = (self.workspace_access >= WorkspaceAccess::Read).then_some(self.workspace.path.as_path());
+        let workspace =
+            (self.workspace_access >= WorkspaceAccess::Read).then_some(self.workspace.path.as_path());
         workspace.into_iter().chain(paths(&self.read)).chain(paths(&self.write))
-    }
-
-    /// Every read grant of `request` below `root` must be one of ours: `root` itself, and nothing below it that
-    /// we deny and the request doesn't.
-    fn may_read_tree(&self, root: &Path, request: &Self) -> bool {
-        self.may_read(root) && self.denials_below(root, request)
-    }
-
-    fn may_write_tree(&self, root: &Path, request: &Self) -> bool {
-        self.may_write(root) && self.denials_below(root, request)
-    }
-
-    fn denials_below(&self, root: &Path, request: &Self) -> bool {
-        paths(&self.deny).filter(|deny| deny.starts_with(root)).all(|deny| !request.may_read(deny))
-    }
-
-    /// A denial of ours is kept if the request can neither read nor write there.
-    fn keeps_denial(&self, deny: &Path, baseline: &Self) -> bool {
-        let reopened = self
-            .readable()
-            .filter(|grant| grant.starts_with(deny) && *grant != deny)
-            .all(|grant| baseline.may_read(grant) && (!self.may_write(grant) || baseline.may_write(grant)));
-        let denied = paths(&self.deny).any(|own| deny.starts_with(own)) || !self.may_read(deny);
-        denied && reopened
-    }
-}
-
-impl Network {
-    /// `None` ⊆ `AllowHosts` ⊆ `AllowAll`; host lists by pattern subsumption.
-    pub fn is_within(&self, baseline: &Self) -> bool {
-        match (self, baseline) {
-            (Self::None, _) | (_, Self::AllowAll) => true,
-            (Self::AllowHosts { hosts }, _) if hosts.is_empty() => true,
-            (Self::AllowHosts { hosts }, Self::AllowHosts { hosts: base }) => {
-                hosts.iter().all(|host| base.iter().any(|pattern| pattern.covers(host)))
-            }
-            (Self::AllowHosts { .. } | Self::AllowAll, _) => false,
-        }
     }
 }
 
@@ -273,15 +240,15 @@ impl From<&ResolvedPolicy> for SandboxCapabilities {
             workspace: policy.workspace_access,
             network: match &policy.network {
                 Network::None => crate::NetworkPolicy::None,
-                Network::AllowHosts { hosts } => {
-                    crate::NetworkPolicy::AllowHosts { hosts: hosts.iter().map(ToString::to_string).collect() }
-                }
+                Network::AllowHosts { hosts } => crate::NetworkPolicy::AllowHosts {
+                    hosts: hosts.iter().map(ToString::to_string).collect(),
+                },
                 Network::AllowAll => crate::NetworkPolicy::AllowAll,
             },
             loopback: policy.loopback,
             spawn_subprocess: policy.spawn,
             unix_sockets: list(&policy.unix_sockets),
-            devices: policy.devices.clone(),
+            devices: policy.devices.iter().map(|device| device.name.clone()).collect(),
             max_memory_mb: policy.max_memory_mb,
             max_processes: policy.max_processes,
             timeout_secs: policy.timeout_secs,
@@ -296,13 +263,4 @@ fn paths(list: &[ResolvedPath]) -> impl Iterator<Item = &Path> {
 /// Number of components of the deepest of `roots` that covers `path`.
 fn deepest<'a>(roots: impl Iterator<Item = &'a Path>, path: &Path) -> Option<usize> {
     roots.filter(|root| path.starts_with(root)).map(|root| root.components().count()).max()
-}
-
-/// No limit is the largest.
-fn limit_within(own: Option<u64>, baseline: Option<u64>) -> bool {
-    match (own, baseline) {
-        (_, None) => true,
-        (None, Some(_)) => false,
-        (Some(own), Some(base)) => own <= base,
-    }
 }
