@@ -1,0 +1,42 @@
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::Path;
+
+use rustix::fs::{Mode, OFlags};
+
+/// Whether the last component may be a symlink.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Follow {
+    Yes,
+    No,
+}
+
+/// Why a file was not read.
+#[derive(Debug)]
+pub(crate) enum ReadError {
+    Io(io::Error),
+    /// A directory, a pipe, a socket, a device, or a symlink that must not be followed.
+    NotRegular,
+    TooLarge,
+}
+
+/// Reads a regular file of at most `limit` bytes. A pipe, a device or an endless file can neither block nor
+/// exhaust the reader.
+pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, ReadError> {
+    let mut flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    if follow == Follow::No {
+        flags |= OFlags::NOFOLLOW;
+    }
+    let file = match rustix::fs::open(path, flags, Mode::empty()) {
+        Ok(fd) => File::from(fd),
+        // A symlink with O_NOFOLLOW, a socket.
+        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Err(ReadError::NotRegular),
+        Err(errno) => return Err(ReadError::Io(errno.into())),
+    };
+    if !file.metadata().map_err(ReadError::Io)?.is_file() {
+        return Err(ReadError::NotRegular);
+    }
+    let mut bytes = Vec::new();
+    file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
+    if bytes.len() as u64 > limit { Err(ReadError::TooLarge) } else { Ok(bytes) }
+}

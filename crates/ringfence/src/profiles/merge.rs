@@ -1,0 +1,224 @@
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringfence_types::{EnvVar, Rlimits};
+use sha2::{Digest, Sha256};
+
+use super::{BUILTIN, Base, Builtin, BuiltinCache, CacheRequest, Place, ProfileChoice, detect};
+use crate::Mode;
+use crate::config::{ConfigError, Profile, SandboxConfig};
+use crate::host::HostEnv;
+use crate::nearest::nearest;
+use crate::run::variable;
+
+/// What all the chosen profiles add together.
+#[derive(Debug, Default)]
+pub(crate) struct Selected {
+    /// In the order in which they took effect.
+    pub(crate) names: Vec<String>,
+    pub(crate) mode: Option<Mode>,
+    /// Existing paths that built-in profiles read.
+    pub(crate) tool_reads: Vec<PathBuf>,
+    /// Paths that own profiles name.
+    pub(crate) read: Vec<PathBuf>,
+    pub(crate) write: Vec<PathBuf>,
+    pub(crate) deny: Vec<PathBuf>,
+    pub(crate) unix_sockets: Vec<PathBuf>,
+    pub(crate) devices: Vec<String>,
+    pub(crate) env: Vec<EnvVar>,
+    pub(crate) caches: Vec<CacheRequest>,
+    pub(crate) timeout: Option<Duration>,
+    pub(crate) rlimits: Rlimits,
+}
+
+/// Resolves the choices, `extends` included.
+pub(crate) fn select(
+    config: &SandboxConfig,
+    host: &HostEnv,
+    workspace: &Path,
+    choices: &[ProfileChoice],
+) -> Result<Selected, ConfigError> {
+    let mut merger =
+        Merger { config, host, workspace, chain: Vec::new(), mode_of: None, selected: Selected::default() };
+    if choices.contains(&ProfileChoice::None) {
+        return Ok(merger.selected);
+    }
+    for choice in choices {
+        match choice {
+            ProfileChoice::Auto => {
+                for profile in detect(workspace) {
+                    merger.add(profile.name)?;
+                }
+            }
+            ProfileChoice::Named(name) => merger.add(name)?,
+            ProfileChoice::None => {}
+        }
+    }
+    Ok(merger.selected)
+}
+
+struct Merger<'a> {
+    config: &'a SandboxConfig,
+    host: &'a HostEnv,
+    workspace: &'a Path,
+    /// Profiles being resolved, the outermost first.
+    chain: Vec<String>,
+    /// The chosen profile that named the mode.
+    mode_of: Option<String>,
+    selected: Selected,
+}
+
+impl Merger<'_> {
+    fn add(&mut self, name: &str) -> Result<(), ConfigError> {
+        if let Some(at) = self.chain.iter().position(|outer| outer == name) {
+            let mut cycle = self.chain[at..].to_vec();
+            cycle.push(name.to_owned());
+            return Err(ConfigError::ProfileCycle(cycle));
+        }
+        if self.selected.names.iter().any(|known| known == name) {
+            return Ok(());
+        }
+        let builtin = BUILTIN.iter().find(|profile| profile.name == name);
+        let own = self.config.profiles.get(name);
+        if builtin.is_none() && own.is_none() {
+            return Err(self.unknown(name));
+        }
+        self.chain.push(name.to_owned());
+        if let Some(builtin) = builtin {
+            self.builtin(builtin);
+        }
+        if let Some(own) = own {
+            for base in &own.extends {
+                self.add(base)?;
+            }
+            self.own(name, own)?;
+        }
+        self.chain.pop();
+        self.selected.names.push(name.to_owned());
+        Ok(())
+    }
+
+    fn unknown(&self, name: &str) -> ConfigError {
+        let known: BTreeSet<&str> = BUILTIN
+            .iter()
+            .map(|profile| profile.name)
+            .chain(self.config.profiles.keys().map(String::as_str))
+            .collect();
+        let nearest = nearest(name, known.iter().copied()).map(str::to_owned);
+        let known = known.into_iter().map(str::to_owned).collect();
+        ConfigError::UnknownProfile { name: name.to_owned(), known, nearest }
+    }
+
+    fn builtin(&mut self, profile: &Builtin) {
+        let reads = profile.reads.iter().filter_map(|place| self.locate(place));
+        let reads: Vec<PathBuf> = reads.filter(|path| path.symlink_metadata().is_ok()).collect();
+        self.selected.tool_reads.extend(reads);
+        for BuiltinCache { name, place, env } in profile.caches {
+            if let Some(host) = self.locate(place) {
+                let env = env.map(String::from);
+                self.selected.caches.push(CacheRequest { name: (*name).to_owned(), host, env });
+            }
+        }
+        let vars = profile.env.iter().filter_map(|name| variable(&OsString::from(name), self.host));
+        self.selected.env.extend(vars);
+    }
+
+    fn own(&mut self, name: &str, profile: &Profile) -> Result<(), ConfigError> {
+        if let Some(mode) = profile.mode {
+            self.mode(name, mode)?;
+        }
+        for (paths, list) in [
+            (&profile.read, &mut self.selected.read),
+            (&profile.write, &mut self.selected.write),
+            (&profile.deny, &mut self.selected.deny),
+            (&profile.unix_sockets, &mut self.selected.unix_sockets),
+        ] {
+            for path in paths {
+                list.push(expand(path, self.host, self.workspace)?);
+            }
+        }
+        self.selected.devices.extend(profile.devices.iter().cloned());
+        for path in &profile.caches {
+            let host = expand(path, self.host, self.workspace)?;
+            self.selected.caches.push(CacheRequest { name: layer_name(&host), host, env: None });
+        }
+        let vars = profile.env.iter().filter_map(|entry| variable(&OsString::from(entry), self.host));
+        self.selected.env.extend(vars);
+        let Selected { timeout, rlimits, .. } = &mut self.selected;
+        *timeout = smaller(*timeout, profile.timeout);
+        rlimits.open_files = smaller(rlimits.open_files, profile.rlimits.open_files);
+        rlimits.file_size = smaller(rlimits.file_size, profile.rlimits.file_size);
+        Ok(())
+    }
+
+    /// A profile's mode beats those that it extends; two chosen side by side must agree.
+    fn mode(&mut self, name: &str, mode: Mode) -> Result<(), ConfigError> {
+        let chosen = self.chain.first().map_or(name, String::as_str).to_owned();
+        if let (Some(first), Some(old)) = (&self.mode_of, self.selected.mode)
+            && *first != chosen
+            && old != mode
+        {
+            return Err(ConfigError::ModesDiffer {
+                first: first.clone(),
+                second: chosen,
+                modes: (old, mode),
+            });
+        }
+        self.mode_of = Some(chosen);
+        self.selected.mode = Some(mode);
+        Ok(())
+    }
+
+    fn locate(&self, place: &Place) -> Option<PathBuf> {
+        if let Some((name, suffix)) = place.var
+            && let Some(base) = self.host.path_var(name)
+        {
+            return Some(below(base, suffix));
+        }
+        let xdg = |name: &str, path: &str| match self.host.path_var(name) {
+            Some(base) => Some(base.to_path_buf()),
+            None => Some(self.host.home()?.join(path)),
+        };
+        let base = match place.base {
+            Base::Home => self.host.home(),
+            Base::Cache => xdg("XDG_CACHE_HOME", ".cache"),
+            Base::Data => xdg("XDG_DATA_HOME", ".local/share"),
+            Base::Config => xdg("XDG_CONFIG_HOME", ".config"),
+        }?;
+        Some(below(&base, place.path))
+    }
+}
+
+/// `base.join(path)`, without the slash that an empty path would leave.
+fn below(base: &Path, path: &str) -> PathBuf {
+    if path.is_empty() { base.to_path_buf() } else { base.join(path) }
+}
+
+/// `~` and `~/…` is the home directory, a relative path counts from the workspace.
+fn expand(path: &str, host: &HostEnv, workspace: &Path) -> Result<PathBuf, ConfigError> {
+    match path.strip_prefix('~') {
+        Some(rest) if rest.is_empty() || rest.starts_with('/') => {
+            let home = host.home().ok_or_else(|| ConfigError::TildeWithoutHome(path.to_owned()))?;
+            Ok(below(&home, rest.trim_start_matches('/')))
+        }
+        _ => Ok(below(workspace, path)),
+    }
+}
+
+/// A directory name for the private layer of an own cache: readable, and unlike that of any other path.
+fn layer_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let readable: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect();
+    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
+    let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
+    format!("own-{readable}-{hash}")
+}
+
+fn smaller<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}

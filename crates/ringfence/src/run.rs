@@ -1,0 +1,168 @@
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use ringfence_types::{EnvVar, NetworkPolicy, Rlimits, SandboxCapabilities};
+
+use crate::Mode;
+use crate::config::{ConfigError, SandboxConfig};
+use crate::host::HostEnv;
+use crate::profiles::{self, CacheRequest, ProfileChoice};
+use crate::secrets;
+
+/// What a caller, such as a command line, asks of a session on top of the configuration.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RunOptions {
+    /// Preset; beats that of a profile.
+    pub mode: Option<Mode>,
+    /// Preset if neither the caller nor a profile names one.
+    pub default_mode: Mode,
+    /// Profiles; empty is none.
+    pub profiles: Vec<ProfileChoice>,
+    /// Further readable paths. Relative ones count from the workspace.
+    pub read: Vec<PathBuf>,
+    /// Further writable paths.
+    pub write: Vec<PathBuf>,
+    /// Further denied paths.
+    pub deny: Vec<PathBuf>,
+    /// Unix sockets of the host.
+    pub unix_sockets: Vec<PathBuf>,
+    /// Devices by name.
+    pub devices: Vec<String>,
+    /// Network; `None` leaves the preset's, which is none.
+    pub network: Option<NetworkPolicy>,
+    /// Takes away the right to start processes.
+    pub no_spawn: bool,
+    /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
+    pub env: Vec<OsString>,
+}
+
+/// What a session may do without asking, and how its box is furnished: preset, profiles and options together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionSettings {
+    /// The preset in force.
+    pub mode: Mode,
+    /// Names of the profiles in force.
+    pub profiles: Vec<String>,
+    /// The baseline.
+    pub capabilities: SandboxCapabilities,
+    /// Whether `HOME` is private and empty.
+    pub private_home: bool,
+    /// Cache overlays.
+    pub caches: Vec<CacheRequest>,
+    /// Variables for every command.
+    pub env: Vec<EnvVar>,
+    /// Wall-clock limit that a profile names.
+    pub timeout: Option<Duration>,
+    /// Limits of each process.
+    pub rlimits: Rlimits,
+}
+
+impl SessionSettings {
+    /// Resolves preset, profiles and options for a workspace. Reads the workspace's directory (for `auto`), the
+    /// secrets' directories and the mount table.
+    ///
+    /// # Errors
+    /// [`ConfigError`] if a profile is unknown, extends itself or contradicts another.
+    pub fn resolve(
+        config: &SandboxConfig,
+        host: &HostEnv,
+        workspace: &Path,
+        options: &RunOptions,
+    ) -> Result<Self, ConfigError> {
+        let selected = profiles::select(config, host, workspace, &options.profiles)?;
+        let mode = options.mode.or(selected.mode).unwrap_or(options.default_mode);
+        let mut grants = Grants::new(workspace);
+        grants.read.extend(selected.read);
+        grants.write.extend(selected.write);
+        grants.deny.extend(selected.deny);
+        grants.read(&options.read);
+        grants.write(&options.write);
+        grants.deny(&options.deny);
+        let secrets = if mode == Mode::FullAccess { Vec::new() } else { secrets::find(host).paths };
+
+        let mut capabilities = mode.capabilities(&grants.without_named(secrets));
+        if mode == Mode::Strict {
+            capabilities.fs_read.extend(selected.tool_reads);
+        }
+        capabilities.fs_read.append(&mut grants.read);
+        capabilities.fs_write.append(&mut grants.write);
+        capabilities.fs_deny.append(&mut grants.deny);
+        capabilities.unix_sockets = selected.unix_sockets;
+        capabilities.unix_sockets.extend(options.unix_sockets.iter().map(|path| workspace.join(path)));
+        capabilities.devices = selected.devices;
+        capabilities.devices.extend(options.devices.iter().cloned());
+        capabilities.timeout_secs = selected.timeout.map(|limit| limit.as_secs());
+        if let Some(network) = &options.network {
+            capabilities.network = network.clone();
+        }
+        capabilities.spawn_subprocess &= !options.no_spawn;
+        for list in [&mut capabilities.fs_read, &mut capabilities.fs_write, &mut capabilities.fs_deny] {
+            list.sort();
+            list.dedup();
+        }
+
+        let mut env = selected.env;
+        env.extend(options.env.iter().filter_map(|entry| variable(entry, host)));
+        Ok(Self {
+            mode,
+            profiles: selected.names,
+            private_home: mode == Mode::Strict,
+            // `read-only` writes nothing that outlives the run; `full-access` has the caches themselves.
+            caches: if mode == Mode::WorkspaceWrite || mode == Mode::Strict {
+                selected.caches
+            } else {
+                Vec::new()
+            },
+            capabilities,
+            env,
+            timeout: selected.timeout,
+            rlimits: selected.rlimits,
+        })
+    }
+}
+
+/// `NAME=value`, or `NAME` with the host's value; `None` if the host has none.
+pub(crate) fn variable(entry: &OsString, host: &HostEnv) -> Option<EnvVar> {
+    use std::os::unix::ffi::{OsStrExt, OsStringExt};
+    let bytes = entry.as_bytes();
+    match bytes.iter().position(|&byte| byte == b'=') {
+        Some(at) => {
+            let part = |bytes: &[u8]| OsString::from_vec(bytes.to_vec());
+            Some((part(&bytes[..at]), part(&bytes[at + 1..])))
+        }
+        None => host.var_os(entry).map(|value| (entry.clone(), value.to_owned())),
+    }
+}
+
+/// Paths that a person named, as opposed to those of a preset.
+struct Grants<'a> {
+    workspace: &'a Path,
+    read: Vec<PathBuf>,
+    write: Vec<PathBuf>,
+    deny: Vec<PathBuf>,
+}
+
+impl<'a> Grants<'a> {
+    fn new(workspace: &'a Path) -> Self {
+        Self { workspace, read: Vec::new(), write: Vec::new(), deny: Vec::new() }
+    }
+
+    fn read(&mut self, paths: &[PathBuf]) {
+        self.read.extend(paths.iter().map(|path| self.workspace.join(path)));
+    }
+
+    fn write(&mut self, paths: &[PathBuf]) {
+        self.write.extend(paths.iter().map(|path| self.workspace.join(path)));
+    }
+
+    fn deny(&mut self, paths: &[PathBuf]) {
+        self.deny.extend(paths.iter().map(|path| self.workspace.join(path)));
+    }
+
+    /// The secrets but those that were granted by their own name: at equal depth a denial would win.
+    fn without_named(&self, secrets: Vec<PathBuf>) -> Vec<PathBuf> {
+        let named = |secret: &PathBuf| self.read.contains(secret) || self.write.contains(secret);
+        secrets.into_iter().filter(|secret| !named(secret)).collect()
+    }
+}
