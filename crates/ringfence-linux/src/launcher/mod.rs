@@ -1,0 +1,83 @@
+//! The native launcher: turns a [`LinuxPlan`] into a running command.
+//!
+//! Three processes take part: the supervisor, which calls [`launch`]; PID 1 of the box, which sets everything
+//! up and then reaps; and the target. The steps run in this order, and an error names its step:
+//!
+//! | step | process | what |
+//! |---|---|---|
+//! | *prepare* | supervisor | supplementary groups dropped (root), channels made, descriptors close-on-exec |
+//! | *clone* | supervisor | PID 1 in new user, mount, PID, IPC, UTS, cgroup and network namespaces |
+//! | *idmap* | PID 1 | one uid, one gid, setgroups denied; root becomes the workspace's owner |
+//! | *mounts* | PID 1 | the mount plan, by descriptor, onto a new root |
+//! | *proc* | PID 1 | a fresh `/proc`, no more user namespaces, its risky parts covered |
+//! | *pivot* | PID 1 | the new root becomes the root, the old one is detached |
+//! | *loopback* | PID 1 | host name set, `lo` up |
+//! | *init* | PID 1 | non-dumpable, inner terminal, the target forked; then reaps without rights of its own |
+//! | *limits* | target | resource limits, terminal, standard streams, working directory |
+//! | *caps* | target | no_new_privs, every capability dropped |
+//! | *landlock* | target | one ruleset |
+//! | *seccomp* | target | the filter |
+//! | *exec* | target | `PATH` searched inside |
+//!
+//! The end of file on the control socket ends the run; a parent-death signal would fire when the *thread* that
+//! made the child ends, so it is used only between single-threaded launcher and PID 1.
+
+mod filesystem;
+mod init;
+mod process;
+mod remote;
+mod report;
+mod target;
+
+use std::os::fd::OwnedFd;
+
+use ringfence_plan::LinuxPlan;
+use ringfence_plan::linux::Target;
+use ringfence_types::Step;
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+pub(crate) use process::{Launched, launch};
+pub use remote::init;
+pub(crate) use remote::{RemoteLauncher, can_launch};
+pub(crate) use report::{At, Event, Fault, FaultKind, Order, Reporter, SetUp, SetUpReader, StepResult};
+
+/// All that the launcher needs, as one message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) plan: LinuxPlan,
+    pub(crate) target: Target,
+    /// Which of the target's standard streams are the inner terminal.
+    pub(crate) terminal: [bool; 3],
+    /// Signal mask of the target (bit n-1 is signal n).
+    pub(crate) signal_mask: u64,
+    /// Step that is to fail.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fail_at: Option<Step>,
+}
+
+impl Request {
+    pub(crate) fn wants_terminal(&self) -> bool {
+        self.terminal.contains(&true)
+    }
+
+    /// Where a test makes a step fail.
+    #[cfg(feature = "fault-injection")]
+    pub(crate) fn fault_point(&self, step: Step) -> StepResult<()> {
+        if self.fail_at == Some(step) {
+            Err(Fault::new(step, Errno::IO, Some("injected fault".to_owned())))
+        } else {
+            Ok(())
+        }
+    }
+
+    #[cfg(not(feature = "fault-injection"))]
+    #[allow(clippy::unused_self, clippy::unnecessary_wraps, reason = "same shape as with fault injection")]
+    pub(crate) fn fault_point(&self, _step: Step) -> StepResult<()> {
+        Ok(())
+    }
+}
+
+/// The target's standard streams; `None` keeps the launcher's own.
+pub(crate) type StdStreams = [Option<OwnedFd>; 3];
+

@@ -1,0 +1,158 @@
+//! Steps *prepare*, *clone* and the supervisor's part of *idmap*.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use ringfence_types::Step;
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
+use rustix::pipe::{PipeFlags, pipe_with};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+
+use super::report::{At, Fault, Order, Reporter, StepResult};
+use super::{Request, StdStreams, init};
+use crate::sys::{self, CloneOutcome};
+
+/// A box that is being set up or runs.
+#[derive(Debug)]
+pub(crate) struct Launched {
+    /// PID 1 of the box.
+    pub(crate) pid: Pid,
+    /// Its pidfd.
+    pub(crate) pidfd: OwnedFd,
+    /// Carries [`Event`](super::Event)s and [`Order`]s. Closing it ends the run.
+    pub(crate) control: OwnedFd,
+    /// Carries [`SetUp`](super::SetUp) messages until the program starts.
+    pub(crate) set_up: OwnedFd,
+}
+
+/// The ends of the two channels that the box keeps.
+#[derive(Debug)]
+pub(crate) struct BoxEnds {
+    pub(crate) control: OwnedFd,
+    pub(crate) set_up: OwnedFd,
+}
+
+/// Starts the box. The caller must be single-threaded, and becomes the parent of PID 1.
+pub(crate) fn launch(request: &Request, streams: StdStreams) -> StepResult<Launched> {
+    let (control, set_up, ends) = channels()?;
+    let (pid, pidfd) = launch_with(request, streams, ends)?;
+    Ok(Launched { pid, pidfd, control, set_up })
+}
+
+/// Makes the channels: the supervisor's ends and the box's.
+pub(crate) fn channels() -> StepResult<(OwnedFd, OwnedFd, BoxEnds)> {
+    let (ours, theirs) =
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).at(Step::Prepare)?;
+    let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare)?;
+    Ok((ours, read, BoxEnds { control: theirs, set_up: write }))
+}
+
+/// [`launch`] with channels that exist.
+pub(crate) fn launch_with(
+    request: &Request,
+    streams: StdStreams,
+    ends: BoxEnds,
+) -> StepResult<(Pid, OwnedFd)> {
+    prepare(request)?;
+    request.fault_point(Step::Clone)?;
+    // Only the parent's copy of this end can tell PID 1 that the maps are written.
+    let maps = request
+        .plan
+        .identity
+        .switch
+        .then(|| socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None))
+        .transpose()
+        .at(Step::Prepare)?;
+    match sys::clone_with_pidfd(namespaces(request)).on(Step::Clone, "new namespaces")? {
+        CloneOutcome::Child => {
+            let gate = maps.map(|(ours, theirs)| {
+                drop(ours);
+                theirs
+            });
+            in_the_box(request, streams, ends, gate)
+        }
+        CloneOutcome::Parent { pid, pidfd } => {
+            if let Some((gate, theirs)) = maps {
+                drop(theirs);
+                let mapped = write_maps(request, pid).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
+                if let Err(fault) = mapped {
+                    end(&pidfd);
+                    return Err(fault);
+                }
+            }
+            Ok((pid, pidfd))
+        }
+    }
+}
+
+/// Runs the box's side. Neither a panic nor a return may get back into the supervisor's code.
+fn in_the_box(request: &Request, streams: StdStreams, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
+    let BoxEnds { control, set_up } = ends;
+    let mut reporter = Reporter::new(set_up);
+    let outcome = catch_unwind(AssertUnwindSafe(|| init::run(request, streams, control, &mut reporter, gate)));
+    let fault = match outcome {
+        Ok(Err(fault)) => fault,
+        Err(_) => Fault::new(Step::Init, Errno::NOTRECOVERABLE, Some("the launcher panicked".to_owned())),
+    };
+    reporter.fault(fault);
+    sys::exit_now(1)
+}
+
+fn prepare(request: &Request) -> StepResult<()> {
+    request.fault_point(Step::Prepare)?;
+    if rustix::process::geteuid().is_root() {
+        drop_groups()?;
+    }
+    sys::close_on_exec_above(2).on(Step::Prepare, "open descriptors")
+}
+
+/// Supplementary groups would survive in the box and open what they may read outside, such as `/etc/shadow`.
+fn drop_groups() -> StepResult<()> {
+    let groups = rustix::process::getgroups().at(Step::Prepare)?;
+    if groups.is_empty() {
+        return Ok(());
+    }
+    rustix::thread::set_thread_groups(&[]).on(Step::Prepare, "supplementary groups")
+}
+
+fn namespaces(request: &Request) -> u64 {
+    let mut flags = libc::CLONE_NEWUSER
+        | libc::CLONE_NEWNS
+        | libc::CLONE_NEWPID
+        | libc::CLONE_NEWIPC
+        | libc::CLONE_NEWUTS
+        | libc::CLONE_NEWCGROUP;
+    if request.plan.own_network {
+        flags |= libc::CLONE_NEWNET;
+    }
+    flags as u64
+}
+
+/// Maps the target's ids, which only a privileged process of the parent namespace may do for another user
+/// (user_namespaces(7)).
+fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
+    let identity = request.plan.identity;
+    for (file, text) in [
+        ("setgroups", "deny".to_owned()),
+        ("uid_map", format!("{0} {0} 1", identity.uid)),
+        ("gid_map", format!("{0} {0} 1", identity.gid)),
+    ] {
+        let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
+        fs::write(&path, text).map_err(errno).on(Step::Idmap, path)?;
+    }
+    Ok(())
+}
+
+/// Ends a box and waits for it.
+pub(crate) fn end(pidfd: &OwnedFd) {
+    let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+    let _ = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+}
+
+/// The system's error number of an I/O error; every one here comes from a system call.
+pub(super) fn errno(error: io::Error) -> Errno {
+    Errno::from_io_error(&error).unwrap_or(Errno::IO)
+}

@@ -1,0 +1,311 @@
+//! The target, between fork and exec: steps *limits*, *caps*, *landlock*, *seccomp* and *exec*.
+
+use std::convert::Infallible;
+use std::ffi::{CString, OsStr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use landlock::{
+    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
+    RulesetError, RulesetStatus, Scope,
+};
+use ringfence_plan::linux::{LandlockAccess, LandlockPlan, seccomp};
+use ringfence_types::{LayerName, LayerStatus, Step, UnixPath};
+use rustix::fs::{FileType, Mode, OFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit};
+use rustix::thread::{CapabilitySet, CapabilitySets};
+
+use super::report::{At, Fault, FaultKind, Reporter, StepResult};
+use super::{Request, StdStreams};
+use crate::sys;
+
+/// Becomes the program. Returns only if a step fails.
+pub(super) fn run(
+    request: &Request,
+    streams: StdStreams,
+    terminal: Option<OwnedFd>,
+    reporter: &mut Reporter,
+) -> StepResult<Infallible> {
+    request.fault_point(Step::Limits)?;
+    session(terminal.as_ref())?;
+    let cwd = request.plan.cwd.to_string();
+    rustix::process::chdir(request.plan.cwd.as_bytes()).on(Step::Limits, format!("working directory {cwd}"))?;
+    standard_streams(request, streams, terminal)?;
+    limits(request, reporter)?;
+
+    request.fault_point(Step::Caps)?;
+    drop_capabilities(reporter)?;
+
+    request.fault_point(Step::Landlock)?;
+    restrict_files(request, reporter)?;
+
+    request.fault_point(Step::Seccomp)?;
+    restrict_calls(request, reporter)?;
+
+    request.fault_point(Step::Exec)?;
+    sys::default_sigpipe();
+    sys::set_signal_mask(request.signal_mask).at(Step::Exec)?;
+    reporter.send_layers();
+    Err(exec(request))
+}
+
+/// With a terminal: a process group of its own in PID 1's session, in the foreground. Without: a new session.
+fn session(terminal: Option<&OwnedFd>) -> StepResult<()> {
+    match terminal {
+        None => rustix::process::setsid().map(drop).on(Step::Limits, "session"),
+        Some(terminal) => {
+            rustix::process::setpgid(None, None).on(Step::Limits, "process group")?;
+            // Every signal is blocked still, so taking the foreground can't stop us.
+            rustix::termios::tcsetpgrp(terminal, rustix::process::getpid()).on(Step::Limits, "terminal")
+        }
+    }
+}
+
+fn standard_streams(request: &Request, streams: StdStreams, terminal: Option<OwnedFd>) -> StepResult<()> {
+    let mut sources: StdStreams = [None, None, None];
+    for (number, stream) in streams.into_iter().enumerate() {
+        let inner = terminal.as_ref().filter(|_| request.terminal[number]).map(AsFd::as_fd);
+        let Some(source) = inner.or(stream.as_ref().map(AsFd::as_fd)) else { continue };
+        // Out of the way first: a source may itself be one of 0, 1 and 2.
+        sources[number] = Some(rustix::io::fcntl_dupfd_cloexec(source, 3).on(Step::Limits, "standard streams")?);
+    }
+    for (number, source) in sources.into_iter().enumerate() {
+        let Some(source) = source else { continue };
+        let done = match number {
+            0 => rustix::stdio::dup2_stdin(source),
+            1 => rustix::stdio::dup2_stdout(source),
+            _ => rustix::stdio::dup2_stderr(source),
+        };
+        done.on(Step::Limits, "standard streams")?;
+    }
+    Ok(())
+}
+
+fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+    let limits = request.plan.rlimits;
+    // With 0, a core handler behind a pipe would still run; 1 is the value that stops it (core(5)).
+    let all = [
+        (Resource::Core, "core", Some(1)),
+        (Resource::Nofile, "open files", limits.open_files),
+        (Resource::Fsize, "file size", limits.file_size),
+    ];
+    let mut detail = Vec::new();
+    for (resource, name, value) in all {
+        let Some(value) = value else { continue };
+        let ceiling = rustix::process::getrlimit(resource).maximum.unwrap_or(u64::MAX);
+        let value = value.min(ceiling);
+        let limit = Rlimit { current: Some(value), maximum: Some(value) };
+        rustix::process::setrlimit(resource, limit).on(Step::Limits, name)?;
+        detail.push(format!("{name} {value}"));
+    }
+    reporter.layer(LayerName::Rlimits, LayerStatus::Enforced, detail.join(", "));
+    Ok(())
+}
+
+/// no_new_privs, then the bounding set, the ambient set and all others.
+fn drop_capabilities(reporter: &mut Reporter) -> StepResult<()> {
+    rustix::thread::set_no_new_privs(true).on(Step::Caps, "no_new_privs")?;
+    for bit in 0..u64::BITS {
+        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
+            Ok(()) => {}
+            // The first one that the kernel doesn't know.
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error).on(Step::Caps, "bounding set"),
+        }
+    }
+    rustix::thread::clear_ambient_capability_set().on(Step::Caps, "ambient set")?;
+    let none = CapabilitySets {
+        effective: CapabilitySet::empty(),
+        permitted: CapabilitySet::empty(),
+        inheritable: CapabilitySet::empty(),
+    };
+    rustix::thread::set_capabilities(None, none).on(Step::Caps, "capability sets")?;
+    let left = rustix::thread::capabilities(None).on(Step::Caps, "capability sets")?;
+    if left != none || !rustix::thread::no_new_privs().at(Step::Caps)? {
+        return Err(Errno::PERM).on(Step::Caps, "capability sets");
+    }
+    reporter.layer(LayerName::Caps, LayerStatus::Enforced, "none held, none to be gained");
+    Ok(())
+}
+
+fn restrict_files(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+    let Some(plan) = &request.plan.landlock else {
+        reporter.layer(LayerName::Landlock, LayerStatus::Missing, "the kernel has no Landlock");
+        return Ok(());
+    };
+    if plan.rules.is_none() && !plan.scoped {
+        reporter.layer(LayerName::Landlock, LayerStatus::Missing, format!("ABI {} is too old", plan.abi));
+        return Ok(());
+    }
+    let status = landlock(plan)?;
+    let files = match &plan.rules {
+        Some(rules) => format!("ABI {}, {} rules", plan.abi, rules.len()),
+        None if request.plan.nested_userns => format!("ABI {}, no file rules: nested namespaces", plan.abi),
+        None => format!("ABI {}, no file rules", plan.abi),
+    };
+    let scoped = if plan.scoped { "" } else { "; abstract sockets and signals are not scoped" };
+    let status = match status {
+        RulesetStatus::FullyEnforced if plan.rules.is_some() => LayerStatus::Enforced,
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => LayerStatus::Partial,
+        RulesetStatus::NotEnforced => return Err(Errno::OPNOTSUPP).at(Step::Landlock),
+    };
+    reporter.layer(LayerName::Landlock, status, format!("{files}{scoped}"));
+    Ok(())
+}
+
+fn landlock(plan: &LandlockPlan) -> StepResult<RulesetStatus> {
+    let abi = ABI::from(i32::try_from(plan.abi).unwrap_or(i32::MAX));
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::HardRequirement);
+    if plan.rules.is_some() {
+        ruleset = ruleset.handle_access(AccessFs::from_all(abi)).map_err(ruleset_error)?;
+    }
+    if plan.scoped {
+        ruleset = ruleset.scope(Scope::from_all(abi)).map_err(ruleset_error)?;
+    }
+    let mut created = ruleset.create().map_err(ruleset_error)?;
+    for rule in plan.rules.iter().flatten() {
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let file = rustix::fs::open(rule.path.as_bytes(), flags, Mode::empty()).on(Step::Landlock, &rule.path)?;
+        let mode = rustix::fs::fstat(&file).on(Step::Landlock, &rule.path)?.st_mode;
+        let mut access = match rule.access {
+            LandlockAccess::List => AccessFs::ReadDir.into(),
+            LandlockAccess::ReadExecute => AccessFs::from_read(abi),
+            LandlockAccess::All => AccessFs::from_all(abi),
+        };
+        if FileType::from_raw_mode(mode) != FileType::Directory {
+            access &= AccessFs::from_file(abi);
+        }
+        created = created.add_rule(PathBeneath::new(&file, access)).map_err(ruleset_error)?;
+    }
+    for stream in [rustix::stdio::stdout(), rustix::stdio::stderr(), rustix::stdio::stdin()] {
+        if let Some(access) = stream_access(stream, abi).filter(|_| plan.rules.is_some()) {
+            created = created.add_rule(PathBeneath::new(stream, access)).map_err(ruleset_error)?;
+        }
+    }
+    // no_new_privs is set already.
+    let status = created.set_no_new_privs(false).restrict_self().map_err(ruleset_error)?;
+    Ok(status.ruleset)
+}
+
+/// A standard stream that is a regular file may lie outside the grants; programs that open it again by
+/// `/dev/stdout` may do so with the mode that it has.
+fn stream_access(stream: std::os::fd::BorrowedFd<'_>, abi: ABI) -> Option<landlock::BitFlags<AccessFs>> {
+    let mode = rustix::fs::fstat(stream).ok()?.st_mode;
+    if FileType::from_raw_mode(mode) != FileType::RegularFile {
+        return None;
+    }
+    let flags = rustix::fs::fcntl_getfl(stream).ok()?;
+    let read = AccessFs::from_read(abi) & AccessFs::from_file(abi) & !landlock::BitFlags::from(AccessFs::Execute);
+    let write = AccessFs::from_write(abi) & AccessFs::from_file(abi);
+    Some(match flags & OFlags::RWMODE {
+        OFlags::WRONLY => write,
+        OFlags::RDWR => read | write,
+        _ => read,
+    })
+}
+
+fn ruleset_error(error: RulesetError) -> Fault {
+    Fault::new(Step::Landlock, last_errno(&error), Some(error.to_string()))
+}
+
+/// The system's error number, wherever in the chain it is.
+fn last_errno(error: &dyn std::error::Error) -> Errno {
+    let mut source = Some(error);
+    while let Some(error) = source {
+        if let Some(errno) = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error) {
+            return errno;
+        }
+        source = error.source();
+    }
+    Errno::INVAL
+}
+
+fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+    install(&request.plan.seccomp).at(Step::Seccomp)?;
+    let rows = request.plan.seccomp.rows().len();
+    let nested = if request.plan.nested_userns { ", nested namespaces allowed" } else { "" };
+    reporter.layer(LayerName::Seccomp, LayerStatus::Enforced, format!("{rows} rows{nested}"));
+    let (status, detail) = match request.plan.socket_gate {
+        seccomp::SocketGate::UnixOnly => (LayerStatus::Enforced, "Unix sockets only"),
+        seccomp::SocketGate::LoopbackOnly => (LayerStatus::Enforced, "the box's own loopback"),
+        seccomp::SocketGate::Unrestricted => (LayerStatus::NotRequested, "all of the host's network"),
+    };
+    reporter.layer(LayerName::SocketGate, status, detail);
+    Ok(())
+}
+
+/// Installs a filter for this thread; no_new_privs must be set.
+pub(super) fn install(program: &seccomp::Program) -> Result<(), Errno> {
+    let mut code: Vec<sys::Instruction> = program
+        .instructions()
+        .iter()
+        .map(|i| sys::Instruction { code: i.code, jt: i.jt, jf: i.jf, k: i.k })
+        .collect();
+    sys::install_filter(&mut code)
+}
+
+/// execve(2), with the search of execvp(3): a name without a slash is looked up in the box's `PATH`, and a file
+/// that is no program the kernel knows is given to `/bin/sh`.
+fn exec(request: &Request) -> Fault {
+    let target = &request.target;
+    let fail = |errno: Errno, kind| Fault {
+        step: Step::Exec,
+        errno: errno.raw_os_error(),
+        subject: Some(target.program.to_string()),
+        kind,
+    };
+    let (Ok(argv), Ok(env)) = (strings(&target.argv), strings(&target.env)) else {
+        return fail(Errno::INVAL, FaultKind::Failed);
+    };
+    let program = target.program.as_bytes();
+    let mut worst = Errno::NOENT;
+    for candidate in candidates(program, &target.env) {
+        let Ok(path) = CString::new(candidate.clone()) else { return fail(Errno::INVAL, FaultKind::Failed) };
+        match sys::execve(&path, &argv, &env) {
+            Errno::NOENT | Errno::NOTDIR if !exists(&candidate) => {}
+            Errno::NOEXEC => {
+                let mut script = vec![c"sh".to_owned(), path];
+                script.extend(argv.iter().skip(1).cloned());
+                return fail(sys::execve(c"/bin/sh", &script, &env), FaultKind::NotExecutable);
+            }
+            error if program.contains(&b'/') => return fail(error, kind(error)),
+            // Goes on as execvp(3) does; what was found decides if nothing better is.
+            error => worst = error,
+        }
+    }
+    fail(worst, if worst == Errno::NOENT { FaultKind::NotFound } else { kind(worst) })
+}
+
+fn kind(error: Errno) -> FaultKind {
+    match error {
+        Errno::TOOBIG | Errno::NOMEM | Errno::AGAIN => FaultKind::Failed,
+        _ => FaultKind::NotExecutable,
+    }
+}
+
+/// A script whose interpreter is missing exists all the same.
+fn exists(path: &[u8]) -> bool {
+    rustix::fs::lstat(path).is_ok()
+}
+
+fn candidates(program: &[u8], env: &[UnixPath]) -> Vec<Vec<u8>> {
+    if program.contains(&b'/') {
+        return vec![program.to_vec()];
+    }
+    let path = env.iter().rev().find_map(|entry| entry.as_bytes().strip_prefix(b"PATH="));
+    let path = OsStr::from_bytes(path.unwrap_or(b"/usr/local/bin:/usr/bin:/bin"));
+    std::env::split_paths(path)
+        .map(|directory| {
+            let directory = directory.into_os_string();
+            let mut bytes = if directory.is_empty() { b".".to_vec() } else { directory.as_bytes().to_vec() };
+            bytes.push(b'/');
+            bytes.extend_from_slice(program);
+            bytes
+        })
+        .collect()
+}
+
+fn strings(list: &[UnixPath]) -> Result<Vec<CString>, std::ffi::NulError> {
+    list.iter().map(|text| CString::new(text.as_bytes())).collect()
+}

@@ -1,0 +1,31 @@
+//! The only foreign calls of this crate besides the launcher's: each wrapper is safe to call, checks the return
+//! value and names the system call's manual page.
+
+mod clone;
+mod exec;
+mod filter;
+mod mount;
+mod net;
+mod process;
+
+pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork};
+pub(crate) use exec::execve;
+pub(crate) use filter::{Instruction, install_filter, landlock_abi};
+pub(crate) use mount::{MountAttr, set_mount_attributes};
+pub(crate) use net::loopback_up;
+pub(crate) use process::{
+    block_all_signals, clear_environment, close_all_but, close_on_exec_above, default_sigpipe, drain_signals,
+    exit_now, kill_all, set_signal_mask,
+};
+
+use rustix::io::Errno;
+
+/// Turns a libc-style return value into a result.
+fn checked(returned: libc::c_long) -> Result<libc::c_long, Errno> {
+    if returned < 0 {
+        // SAFETY: `__errno_location` returns a valid pointer to this thread's errno.
+        Err(Errno::from_raw_os_error(unsafe { *libc::__errno_location() }))
+    } else {
+        Ok(returned)
+    }
+}

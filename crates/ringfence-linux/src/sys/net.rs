@@ -1,0 +1,20 @@
+use std::os::fd::AsRawFd;
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+
+use super::checked;
+
+/// Brings up the loopback interface of this network namespace (netdevice(7), `SIOCSIFFLAGS`).
+pub(crate) fn loopback_up() -> Result<(), Errno> {
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: an all-zero ifreq is valid.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in request.ifr_name.iter_mut().zip(b"lo") {
+        *to = *from as libc::c_char;
+    }
+    request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+    // SAFETY: SIOCSIFFLAGS reads an ifreq, which outlives the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &raw const request) }.into())?;
+    Ok(())
+}

@@ -1,0 +1,109 @@
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use super::checked;
+
+/// Ends the process at once, without running destructors or handlers that belong to the supervisor.
+pub(crate) fn exit_now(status: i32) -> ! {
+    // SAFETY: `_exit` has no preconditions.
+    unsafe { libc::_exit(status) }
+}
+
+/// Marks every descriptor above `last` close-on-exec (close_range(2), Linux 5.11).
+pub(crate) fn close_on_exec_above(last: u32) -> Result<(), Errno> {
+    close_range(last + 1, u32::MAX, libc::CLOSE_RANGE_CLOEXEC)
+}
+
+/// Closes every descriptor but those named. Values that own another one must not be used or dropped afterwards:
+/// the caller is about to loop without them or to exit.
+pub(crate) fn close_all_but(keep: &[BorrowedFd<'_>]) -> Result<(), Errno> {
+    let mut keep: Vec<u32> = keep.iter().map(|fd| fd.as_raw_fd().unsigned_abs()).collect();
+    keep.sort_unstable();
+    let mut first = 0;
+    for fd in keep {
+        if fd > first {
+            close_range(first, fd - 1, 0)?;
+        }
+        first = fd + 1;
+    }
+    close_range(first, u32::MAX, 0)
+}
+
+fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
+    // SAFETY: closing descriptors is memory-safe; that nothing uses them any more is the callers' contract.
+    checked(unsafe { libc::syscall(libc::SYS_close_range, first, last, flags) }).map(drop)
+}
+
+/// Blocks every signal and gives a signalfd(2) that becomes readable when a child changes state.
+pub(crate) fn block_all_signals() -> Result<OwnedFd, Errno> {
+    set_signal_mask(u64::MAX)?;
+    let children: u64 = 1 << (libc::SIGCHLD - 1);
+    // SAFETY: the mask is 8 bytes, as the size says; -1 asks for a new descriptor.
+    let fd = checked(unsafe {
+        libc::syscall(
+            libc::SYS_signalfd4,
+            -1,
+            &raw const children,
+            size_of::<u64>(),
+            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
+        )
+    })?;
+    // SAFETY: the kernel gave a new descriptor that nothing else owns.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+}
+
+/// Empties a signalfd.
+pub(crate) fn drain_signals(signals: impl AsFd) {
+    let mut buffer = [0; 128];
+    while rustix::io::read(&signals, &mut buffer).is_ok_and(|read| read > 0) {}
+}
+
+/// Sets the calling thread's signal mask (bit n-1 is signal n) and returns the old one (rt_sigprocmask(2)).
+pub(crate) fn set_signal_mask(mask: u64) -> Result<u64, Errno> {
+    let mut old: u64 = 0;
+    // SAFETY: both masks are 8 bytes, as the size says, and outlive the call.
+    checked(unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const mask,
+            &raw mut old,
+            size_of::<u64>(),
+        )
+    })?;
+    Ok(old)
+}
+
+/// Undoes what the Rust runtime and this program did to signal dispositions: a broken pipe ends a program.
+pub(crate) fn default_sigpipe() {
+    // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Kills every other process of this PID namespace. Only PID 1 of a box may call it.
+pub(crate) fn kill_all() -> Result<(), Errno> {
+    if rustix::process::getpid() != rustix::process::Pid::INIT {
+        return Err(Errno::PERM);
+    }
+    // SAFETY: kill(2) has no memory-safety preconditions.
+    checked(unsafe { libc::kill(-1, Signal::KILL.as_raw()) }.into()).map(drop)
+}
+
+/// Overwrites the environment that this process was started with, which `/proc/PID/environ` would show.
+pub(crate) fn clear_environment() {
+    unsafe extern "C" {
+        static mut environ: *mut *mut libc::c_char;
+    }
+    // SAFETY: PID 1 of a box has one thread and reads its environment no more; `environ` is null or points to a
+    // null-terminated array of NUL-terminated strings in writable memory.
+    unsafe {
+        let mut entry = environ;
+        while !entry.is_null() && !(*entry).is_null() {
+            let length = libc::strlen(*entry);
+            std::ptr::write_bytes(*entry, 0, length);
+            entry = entry.add(1);
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! Landlock rules, derived from the mount plan so that the two can't disagree: whatever a mount makes visible,
+//! Landlock grants with the same access; what mounts take away (masks, pins, seals) needs no rule.
+
+use ringfence_types::UnixPath;
+use serde::{Deserialize, Serialize};
+
+use super::{Access, MountOp};
+
+/// Landlock part of a plan (landlock(7)).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LandlockPlan {
+    /// ABI of the kernel that the plan was made for. All rights that it knows are handled, by one ruleset.
+    pub abi: u32,
+    /// Rules on paths as the box sees them; `None` leaves files to the mount plan alone (ABI 1 would forbid
+    /// renames across directories, and a nested sandbox could not mount anything).
+    pub rules: Option<Vec<LandlockRule>>,
+    /// Abstract Unix sockets and signals stay inside (ABI 6).
+    pub scoped: bool,
+}
+
+/// One rule.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LandlockRule {
+    /// File or tree inside the box.
+    pub path: UnixPath,
+    /// What it may be used for.
+    pub access: LandlockAccess,
+}
+
+/// Rights of a rule; on a file those that apply to files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LandlockAccess {
+    /// List directories.
+    List,
+    /// Read, list and execute.
+    ReadExecute,
+    /// Every right that the ABI knows.
+    All,
+}
+
+pub(super) fn plan(abi: u32, mounts: &[MountOp], nested_userns: bool) -> Option<LandlockPlan> {
+    (abi >= 1).then(|| LandlockPlan {
+        abi,
+        rules: (abi >= 2 && !nested_userns).then(|| rules(mounts)),
+        scoped: abi >= 6,
+    })
+}
+
+/// The rules that grant exactly what `mounts` shows.
+pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
+    let mut rules: Vec<LandlockRule> = Vec::new();
+    let mut root = None;
+    for op in mounts {
+        let (path, access) = match op {
+            MountOp::HostTree { access } => (&UnixPath::from("/"), of(*access)),
+            MountOp::EmptyRoot => (&UnixPath::from("/"), LandlockAccess::List),
+            MountOp::Bind { at, access, .. } => (at, of(*access)),
+            MountOp::Tmpfs { at, .. }
+            | MountOp::Overlay { at, .. }
+            | MountOp::Devpts { at }
+            | MountOp::Proc { at } => (at, LandlockAccess::All),
+            MountOp::Directory { .. }
+            | MountOp::MountPoint { .. }
+            | MountOp::Symlink { .. }
+            | MountOp::Mask { .. }
+            | MountOp::Cover { .. }
+            | MountOp::Pin { .. }
+            | MountOp::Seal { .. } => continue,
+        };
+        if path.depth() == 0 {
+            root = Some(access);
+        } else if root >= Some(access) {
+            continue;
+        }
+        rules.push(LandlockRule { path: path.clone(), access });
+    }
+    rules
+}
+
+fn of(access: Access) -> LandlockAccess {
+    match access {
+        Access::ReadOnly => LandlockAccess::ReadExecute,
+        Access::ReadWrite => LandlockAccess::All,
+    }
+}

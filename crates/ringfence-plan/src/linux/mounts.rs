@@ -1,0 +1,454 @@
+//! The mount plan: which parts of the host the box sees, and how.
+//!
+//! Order: base, private directories, `/dev`, then every grant, denial, protected path and pin from shallow to
+//! deep, so that the deepest rule decides; at equal depth a denial wins. A mount point that does not exist is
+//! made only inside a private tmpfs, never on the host.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use ringfence_types::{
+    CacheMount, FileId, Network, PathKind, ResolvedPath, ResolvedPolicy, UnixPath, WorkspaceAccess,
+};
+
+use super::facts::{LinuxFacts, RootEntry};
+use super::plan::writes_everything;
+use super::{Access, MountOp};
+use crate::ProfileError;
+
+/// `/dev` holds names only; its nodes are mounts.
+const DEV_SIZE: u64 = 64 << 10;
+/// The host name inside is `ringfence`.
+const HOSTS: &str = "127.0.0.1\tlocalhost ringfence\n::1\tlocalhost ip6-localhost ip6-loopback\n";
+const DEV_NODES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
+const DEV_LINKS: [(&str, &str); 5] = [
+    ("fd", "/proc/self/fd"),
+    ("ptmx", "pts/ptmx"),
+    ("stderr", "/proc/self/fd/2"),
+    ("stdin", "/proc/self/fd/0"),
+    ("stdout", "/proc/self/fd/1"),
+];
+
+/// What is done at a path. The order decides between entries of one path: the last one counts.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Rule {
+    Pin { symlink: bool, id: Option<Box<FileId>> },
+    Read(Source),
+    Write(Source),
+    Cache { upper: UnixPath, work: UnixPath },
+    Protected { symlink: bool, id: Option<Box<FileId>> },
+    Deny { directory: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Source {
+    id: Option<Box<FileId>>,
+    directory: bool,
+    devices: bool,
+}
+
+/// What a path shows once the plan has run up to a point.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum View {
+    Read,
+    Write,
+    /// A tmpfs of ours: mount points can be made, and nothing of the host shows.
+    Private,
+}
+
+pub(super) struct Mounts<'a> {
+    policy: &'a ResolvedPolicy,
+    facts: &'a LinuxFacts,
+    rules: BTreeMap<UnixPath, Rule>,
+    views: BTreeMap<UnixPath, View>,
+    made: BTreeSet<UnixPath>,
+    ops: Vec<MountOp>,
+    seal: Vec<UnixPath>,
+}
+
+impl<'a> Mounts<'a> {
+    pub(super) fn plan(policy: &'a ResolvedPolicy, facts: &'a LinuxFacts) -> Result<Vec<MountOp>, ProfileError> {
+        let mut mounts = Self {
+            policy,
+            facts,
+            rules: BTreeMap::new(),
+            views: BTreeMap::new(),
+            made: BTreeSet::new(),
+            ops: Vec::new(),
+            seal: Vec::new(),
+        };
+        mounts.base();
+        if !writes_everything(policy) {
+            mounts.private_directories();
+        }
+        mounts.dev();
+        mounts.collect()?;
+        mounts.pin_ancestors();
+        mounts.place();
+        mounts.network_files();
+        mounts.finish();
+        Ok(mounts.ops)
+    }
+
+    /// The whole disk where `/` is granted, else an empty tmpfs with the system's read roots.
+    fn base(&mut self) {
+        let root = UnixPath::from("/");
+        if writes_everything(self.policy) {
+            self.ops.push(MountOp::HostTree { access: Access::ReadWrite });
+            self.views.insert(root, View::Write);
+        } else if self.policy.may_read(Path::new("/")) {
+            self.ops.push(MountOp::HostTree { access: Access::ReadOnly });
+            self.views.insert(root, View::Read);
+        } else {
+            self.ops.push(MountOp::EmptyRoot);
+            self.views.insert(root.clone(), View::Private);
+            self.seal.push(root);
+            for entry in &self.facts.system {
+                match entry {
+                    RootEntry::Directory(path) => {
+                        let at = UnixPath::from(path.as_path());
+                        self.mount_point(&at, true);
+                        self.bind(&at, None, Access::ReadOnly, false);
+                        self.views.insert(at, View::Read);
+                    }
+                    RootEntry::Symlink { path, target } => {
+                        self.parents(&path.as_path().into());
+                        self.ops.push(MountOp::Symlink {
+                            at: path.as_path().into(),
+                            target: target.as_path().into(),
+                        });
+                    }
+                }
+            }
+            if self.present("/sys") {
+                let at = UnixPath::from("/sys");
+                self.mount_point(&at, true);
+                self.bind(&at, None, Access::ReadOnly, false);
+                self.views.insert(at, View::Read);
+            }
+            self.mount_point(&"/proc".into(), true);
+        }
+    }
+
+    /// Before any root, or a workspace below `/tmp` would disappear.
+    fn private_directories(&mut self) {
+        let size = self.policy.linux.tmp_size;
+        if self.present("/tmp") {
+            let at = UnixPath::from("/tmp");
+            self.mount_point(&at, true);
+            match &self.policy.session_tmp {
+                Some(path) => self.ops.push(MountOp::Bind {
+                    from: path.as_path().into(),
+                    at: at.clone(),
+                    id: None,
+                    access: Access::ReadWrite,
+                    devices: false,
+                }),
+                None => self.ops.push(MountOp::Tmpfs { at: at.clone(), mode: 0o1777, size }),
+            }
+            self.views.insert(at, View::Private);
+        }
+        if self.present("/run") {
+            self.tmpfs("/run".into(), 0o755, size);
+        }
+        if let Some(at) = self.policy.host_tmpdir.as_deref() {
+            let inside_a_root = self.policy.writable().any(|root| at.starts_with(root));
+            let at = UnixPath::from(at);
+            if !inside_a_root && at.depth() > 0 && self.view(&at) != View::Private {
+                self.tmpfs(at, 0o1777, size);
+            }
+        }
+        if let Some(home) = self.policy.private_home.as_deref() {
+            self.tmpfs(home.into(), 0o700, size);
+        }
+    }
+
+    fn dev(&mut self) {
+        let dev = UnixPath::from("/dev");
+        if writes_everything(self.policy) {
+            // Binding the host's own again gives it back its devices, which the base has not.
+            self.bind(&dev, None, Access::ReadWrite, true);
+            self.views.insert(dev, View::Write);
+            return;
+        }
+        self.tmpfs(dev.clone(), 0o755, DEV_SIZE);
+        for name in DEV_NODES {
+            let at = dev.join(name);
+            self.mount_point(&at, false);
+            self.bind(&at, None, Access::ReadWrite, true);
+        }
+        for (name, target) in DEV_LINKS {
+            self.ops.push(MountOp::Symlink { at: dev.join(name), target: target.into() });
+        }
+        let pts = dev.join("pts");
+        self.mount_point(&pts, true);
+        self.ops.push(MountOp::Devpts { at: pts });
+        self.tmpfs(dev.join("shm"), 0o1777, self.policy.linux.tmp_size);
+        for grant in &self.policy.devices {
+            for node in &grant.nodes {
+                let at = UnixPath::from(node.as_path());
+                self.mount_point(&at, false);
+                self.bind(&at, None, Access::ReadWrite, true);
+            }
+        }
+        self.seal.push(dev);
+    }
+
+    /// Brings the policy's paths into one table by path.
+    fn collect(&mut self) -> Result<(), ProfileError> {
+        let policy = self.policy;
+        let workspace = std::slice::from_ref(&policy.workspace);
+        let (reads, writes): (&[ResolvedPath], &[ResolvedPath]) = match policy.workspace_access {
+            WorkspaceAccess::None => (&[], &[]),
+            WorkspaceAccess::Read => (workspace, &[]),
+            WorkspaceAccess::Write => (&[], workspace),
+        };
+        // A read grant inside a writable tree takes nothing away.
+        for path in policy.read.iter().chain(reads).filter(|path| !policy.may_write(&path.path)) {
+            self.grant(path, Rule::Read)?;
+        }
+        for path in policy.write.iter().chain(writes) {
+            self.grant(path, Rule::Write)?;
+        }
+        for path in &policy.unix_sockets {
+            self.grant(path, Rule::Write)?;
+        }
+        for CacheMount { at, upper, work, .. } in &policy.caches {
+            if at.kind == PathKind::Directory {
+                let rule = Rule::Cache { upper: upper.as_path().into(), work: work.as_path().into() };
+                self.rule(&at.path, rule);
+            }
+        }
+        for pin in &policy.protected.pins {
+            self.rule(&pin.path, Rule::Pin { symlink: pin.kind == PathKind::Symlink, id: pin.id.clone() });
+        }
+        for path in &policy.protected.read_only {
+            if path.kind != PathKind::Missing {
+                let symlink = path.kind == PathKind::Symlink;
+                self.rule(&path.path, Rule::Protected { symlink, id: path.id.clone() });
+            }
+        }
+        let granted = |socket: &Path| policy.unix_sockets.iter().any(|path| path.path == socket);
+        for socket in self.facts.sockets.iter().filter(|socket| !granted(socket)) {
+            if !writes_everything(policy) {
+                self.rule(socket, Rule::Deny { directory: false });
+            }
+        }
+        for path in &policy.deny {
+            if path.kind != PathKind::Missing {
+                self.rule(&path.path, Rule::Deny { directory: path.kind == PathKind::Directory });
+            }
+        }
+        Ok(())
+    }
+
+    fn grant(&mut self, path: &ResolvedPath, rule: fn(Source) -> Rule) -> Result<(), ProfileError> {
+        if path.kind == PathKind::Missing {
+            let below_a_root = self.policy.writable().any(|root| path.path.starts_with(root) && root != path.path);
+            return if below_a_root { Ok(()) } else { Err(ProfileError::MissingGrant(path.path.clone())) };
+        }
+        let source = Source { id: path.id.clone(), directory: path.kind == PathKind::Directory, devices: false };
+        self.rule(&path.path, rule(source));
+        Ok(())
+    }
+
+    /// The strongest rule of a path stays.
+    fn rule(&mut self, path: &Path, rule: Rule) {
+        let path = UnixPath::from(path);
+        if path.depth() == 0 {
+            return;
+        }
+        let known = self.rules.entry(path).or_insert_with(|| rule.clone());
+        if *known < rule {
+            *known = rule;
+        }
+    }
+
+    /// What the rules alone, without the base, make of a path; `None` where none covers it.
+    fn ruled(&self, path: &UnixPath) -> Option<View> {
+        let mut at = Some(path.clone());
+        while let Some(path) = at {
+            match self.rules.get(&path) {
+                Some(Rule::Read(_)) => return Some(View::Read),
+                Some(Rule::Write(_) | Rule::Cache { .. }) => return Some(View::Write),
+                Some(Rule::Deny { .. }) => return Some(View::Private),
+                Some(Rule::Protected { .. }) => return Some(View::Read),
+                Some(Rule::Pin { .. }) | None => {}
+            }
+            at = path.parent();
+        }
+        None
+    }
+
+    /// Every directory between a writable root and a path that is taken away becomes a mount point, so that it
+    /// can't be renamed and another put in its place (rename(2) and rmdir(2) give EBUSY).
+    fn pin_ancestors(&mut self) {
+        let full = writes_everything(self.policy);
+        let restricted: Vec<UnixPath> = self
+            .rules
+            .iter()
+            .filter(|(_, rule)| matches!(rule, Rule::Deny { .. } | Rule::Protected { .. }))
+            .map(|(path, _)| path.clone())
+            .collect();
+        for path in restricted {
+            let mut at = path.parent();
+            while let Some(ancestor) = at {
+                let writable = match self.ruled(&ancestor) {
+                    Some(view) => view == View::Write,
+                    None => full,
+                };
+                if !writable || ancestor.depth() == 0 {
+                    break;
+                }
+                at = ancestor.parent();
+                self.rules.entry(ancestor).or_insert(Rule::Pin { symlink: false, id: None });
+            }
+        }
+    }
+
+    /// Emits the table from shallow to deep.
+    fn place(&mut self) {
+        let mut rules: Vec<_> = std::mem::take(&mut self.rules).into_iter().collect();
+        let reopened: BTreeSet<UnixPath> = rules
+            .iter()
+            .filter(|(_, rule)| matches!(rule, Rule::Read(_) | Rule::Write(_) | Rule::Cache { .. }))
+            .flat_map(|(path, _)| std::iter::successors(path.parent(), UnixPath::parent))
+            .collect();
+        rules.sort_by_cached_key(|(path, _)| path.depth());
+        for (at, rule) in rules {
+            let view = self.view(&at);
+            match rule {
+                Rule::Read(source) => {
+                    if view == View::Private {
+                        self.place_bind(at, source, Access::ReadOnly);
+                    }
+                }
+                Rule::Write(source) => {
+                    if view != View::Write {
+                        self.place_bind(at, source, Access::ReadWrite);
+                    }
+                }
+                Rule::Cache { upper, work } => {
+                    if view == View::Read {
+                        self.ops.push(MountOp::Overlay { lower: at.clone(), upper, work, at: at.clone() });
+                        self.views.insert(at, View::Write);
+                    }
+                }
+                Rule::Pin { symlink, id } => {
+                    if view == View::Write {
+                        self.ops.push(MountOp::Pin { at, id, symlink, read_only: false });
+                    }
+                }
+                Rule::Protected { symlink, id } => {
+                    if view == View::Write {
+                        self.ops.push(MountOp::Pin { at: at.clone(), id, symlink, read_only: true });
+                        self.views.insert(at, View::Read);
+                    }
+                }
+                Rule::Deny { directory } => {
+                    if view == View::Private {
+                        continue;
+                    }
+                    if directory && reopened.contains(&at) {
+                        // Passing through is allowed, listing is not.
+                        self.ops.push(MountOp::Tmpfs { at: at.clone(), mode: 0o111, size: DEV_SIZE });
+                        self.seal.push(at.clone());
+                    } else {
+                        self.ops.push(MountOp::Mask { at: at.clone(), directory });
+                    }
+                    self.views.insert(at, View::Private);
+                }
+            }
+        }
+    }
+
+    fn place_bind(&mut self, at: UnixPath, source: Source, access: Access) {
+        self.mount_point(&at, source.directory);
+        self.ops.push(MountOp::Bind {
+            from: at.clone(),
+            at: at.clone(),
+            id: source.id,
+            access,
+            devices: source.devices,
+        });
+        // The new mount hides whatever was mounted below its place.
+        let below = at.join("");
+        let hidden: Vec<_> = self
+            .views
+            .range(below.clone()..)
+            .map(|(known, _)| known.clone())
+            .take_while(|known| known.as_bytes().starts_with(below.as_bytes()))
+            .collect();
+        for path in hidden {
+            self.views.remove(&path);
+        }
+        self.views.insert(at, if access == Access::ReadOnly { View::Read } else { View::Write });
+    }
+
+    /// Names resolve inside as they should: the box's own hosts, and the host's resolver if it is reachable.
+    fn network_files(&mut self) {
+        if self.policy.network != Network::AllowAll {
+            if let Some(path) = &self.facts.hosts_file {
+                self.ops.push(MountOp::Cover { at: path.as_path().into(), content: HOSTS.to_owned() });
+            }
+        } else if let Some(path) = &self.facts.resolv_conf {
+            let at = UnixPath::from(path.as_path());
+            if self.view(&at) == View::Private {
+                self.mount_point(&at, false);
+                self.bind(&at, None, Access::ReadOnly, false);
+            }
+        }
+    }
+
+    fn finish(&mut self) {
+        self.ops.push(MountOp::Proc { at: "/proc".into() });
+        let seals = std::mem::take(&mut self.seal);
+        self.ops.extend(seals.into_iter().rev().map(|at| MountOp::Seal { at }));
+    }
+
+    fn present(&self, path: &str) -> bool {
+        self.facts.present.iter().any(|known| known == Path::new(path))
+    }
+
+    /// What shows at `path`: the view of the nearest mount above it.
+    fn view(&self, path: &UnixPath) -> View {
+        std::iter::successors(Some(path.clone()), UnixPath::parent)
+            .find_map(|at| self.views.get(&at).copied())
+            .unwrap_or(View::Private)
+    }
+
+    fn tmpfs(&mut self, at: UnixPath, mode: u32, size: u64) {
+        self.mount_point(&at, true);
+        self.ops.push(MountOp::Tmpfs { at: at.clone(), mode, size });
+        self.views.insert(at, View::Private);
+    }
+
+    fn bind(&mut self, at: &UnixPath, id: Option<Box<FileId>>, access: Access, devices: bool) {
+        self.ops.push(MountOp::Bind { from: at.clone(), at: at.clone(), id, access, devices });
+    }
+
+    /// Makes the mount point and the directories above it where they lie in a private tmpfs; elsewhere they
+    /// exist on the host, or the mount fails.
+    fn mount_point(&mut self, at: &UnixPath, directory: bool) {
+        if self.view(at) != View::Private || self.views.contains_key(at) {
+            return;
+        }
+        self.parents(at);
+        if self.made.insert(at.clone()) {
+            self.ops.push(match directory {
+                true => MountOp::Directory { at: at.clone(), mode: 0o755 },
+                false => MountOp::MountPoint { at: at.clone() },
+            });
+        }
+    }
+
+    fn parents(&mut self, at: &UnixPath) {
+        let missing: Vec<UnixPath> = std::iter::successors(at.parent(), UnixPath::parent)
+            .take_while(|parent| !self.views.contains_key(parent) && !self.made.contains(parent))
+            .collect();
+        for parent in missing.into_iter().rev() {
+            self.made.insert(parent.clone());
+            self.ops.push(MountOp::Directory { at: parent, mode: 0o755 });
+        }
+    }
+}
