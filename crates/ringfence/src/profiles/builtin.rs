@@ -22,11 +22,21 @@ pub enum Base {
     Config,
 }
 
+impl Base {
+    /// Its variable and its default below the home directory.
+    pub(super) fn xdg(self) -> Option<(&'static str, &'static str)> {
+        match self {
+            Self::Home => None,
+            Self::Cache => Some(("XDG_CACHE_HOME", ".cache")),
+            Self::Data => Some(("XDG_DATA_HOME", ".local/share")),
+            Self::Config => Some(("XDG_CONFIG_HOME", ".config")),
+        }
+    }
+}
+
 /// A cache of a built-in profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BuiltinCache {
-    /// Name of the private layer.
-    pub name: &'static str,
     /// Where the host's lies.
     pub place: Place,
     /// Variable that moves it and nothing else.
@@ -45,12 +55,13 @@ pub struct Builtin {
     pub reads: &'static [Place],
     /// Caches.
     pub caches: &'static [BuiltinCache],
-    /// Variables of the host that the tools need and that neither name code to load nor hold secrets.
+    /// Variables of the host that the tools need and that neither name code to load nor hold secrets. Those that
+    /// say where an existing directory of the lists above lies pass too.
     pub env: &'static [&'static str],
 }
 
-const fn cache(name: &'static str, place: Place, env: Option<&'static str>) -> BuiltinCache {
-    BuiltinCache { name, place, env }
+const fn cache(place: Place, env: Option<&'static str>) -> BuiltinCache {
+    BuiltinCache { place, env }
 }
 
 const fn home(path: &'static str) -> Place {
@@ -79,11 +90,11 @@ pub const BUILTIN: &[Builtin] = &[
         reads: &[var("CARGO_HOME", "", ".cargo"), var("RUSTUP_HOME", "", ".rustup")],
         // CARGO_HOME would move configuration and `bin` too, so no variable stands in for these.
         caches: &[
-            cache("cargo-registry", var("CARGO_HOME", "registry", ".cargo/registry"), None),
-            cache("cargo-git", var("CARGO_HOME", "git", ".cargo/git"), None),
-            cache("sccache", cache_var("SCCACHE_DIR", "sccache"), Some("SCCACHE_DIR")),
+            cache(var("CARGO_HOME", "registry", ".cargo/registry"), None),
+            cache(var("CARGO_HOME", "git", ".cargo/git"), None),
+            cache(cache_var("SCCACHE_DIR", "sccache"), Some("SCCACHE_DIR")),
         ],
-        env: &["CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN", "RUST_BACKTRACE", "RUST_LOG"],
+        env: &["RUSTUP_TOOLCHAIN", "RUST_BACKTRACE", "RUST_LOG"],
     },
     Builtin {
         name: "node",
@@ -101,21 +112,17 @@ pub const BUILTIN: &[Builtin] = &[
             xdg(Base::Config, "pnpm"),
         ],
         caches: &[
-            cache("npm", var("npm_config_cache", "", ".npm"), Some("npm_config_cache")),
-            cache("yarn", cache_var("YARN_CACHE_FOLDER", "yarn"), Some("YARN_CACHE_FOLDER")),
-            cache("yarn-berry", home(".yarn/berry"), Some("YARN_GLOBAL_FOLDER")),
-            cache("pnpm-store", xdg(Base::Data, "pnpm/store"), Some("npm_config_store_dir")),
-            cache("pnpm-cache", xdg(Base::Cache, "pnpm"), Some("npm_config_cache_dir")),
-            cache("node-gyp", xdg(Base::Cache, "node-gyp"), Some("npm_config_devdir")),
-            cache("corepack", cache_var("COREPACK_HOME", "node/corepack"), Some("COREPACK_HOME")),
-            cache(
-                "bun",
-                var("BUN_INSTALL_CACHE_DIR", "", ".bun/install/cache"),
-                Some("BUN_INSTALL_CACHE_DIR"),
-            ),
-            cache("deno", cache_var("DENO_DIR", "deno"), Some("DENO_DIR")),
+            cache(var("npm_config_cache", "", ".npm"), Some("npm_config_cache")),
+            cache(cache_var("YARN_CACHE_FOLDER", "yarn"), Some("YARN_CACHE_FOLDER")),
+            cache(home(".yarn/berry"), Some("YARN_GLOBAL_FOLDER")),
+            cache(xdg(Base::Data, "pnpm/store"), None),
+            cache(xdg(Base::Cache, "pnpm"), None),
+            cache(xdg(Base::Cache, "node-gyp"), None),
+            cache(cache_var("COREPACK_HOME", "node/corepack"), Some("COREPACK_HOME")),
+            cache(var("BUN_INSTALL_CACHE_DIR", "", ".bun/install/cache"), Some("BUN_INSTALL_CACHE_DIR")),
+            cache(cache_var("DENO_DIR", "deno"), Some("DENO_DIR")),
         ],
-        env: &["NVM_DIR", "VOLTA_HOME", "PNPM_HOME", "NODE_ENV"],
+        env: &["NODE_ENV"],
     },
     Builtin {
         name: "python",
@@ -150,28 +157,24 @@ pub const BUILTIN: &[Builtin] = &[
             home(".condarc"),
         ],
         caches: &[
-            cache("pip", cache_var("PIP_CACHE_DIR", "pip"), Some("PIP_CACHE_DIR")),
-            cache("uv", cache_var("UV_CACHE_DIR", "uv"), Some("UV_CACHE_DIR")),
-            cache("poetry", cache_var("POETRY_CACHE_DIR", "pypoetry"), Some("POETRY_CACHE_DIR")),
-            cache("pre-commit", cache_var("PRE_COMMIT_HOME", "pre-commit"), Some("PRE_COMMIT_HOME")),
-            cache("conda-pkgs", var("CONDA_PKGS_DIRS", "", ".conda/pkgs"), Some("CONDA_PKGS_DIRS")),
+            cache(cache_var("PIP_CACHE_DIR", "pip"), Some("PIP_CACHE_DIR")),
+            cache(cache_var("UV_CACHE_DIR", "uv"), Some("UV_CACHE_DIR")),
+            cache(cache_var("POETRY_CACHE_DIR", "pypoetry"), Some("POETRY_CACHE_DIR")),
+            cache(cache_var("PRE_COMMIT_HOME", "pre-commit"), Some("PRE_COMMIT_HOME")),
+            cache(home(".conda/pkgs"), Some("CONDA_PKGS_DIRS")),
         ],
-        env: &["PYENV_ROOT", "PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"],
+        env: &["PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"],
     },
     Builtin {
         name: "go",
         markers: &["go.mod", "go.work"],
         reads: &[var("GOPATH", "", "go"), home("sdk"), xdg(Base::Config, "go")],
         caches: &[
-            cache("go-build", cache_var("GOCACHE", "go-build"), Some("GOCACHE")),
-            cache("go-mod", var("GOMODCACHE", "", "go/pkg/mod"), Some("GOMODCACHE")),
-            cache(
-                "golangci-lint",
-                cache_var("GOLANGCI_LINT_CACHE", "golangci-lint"),
-                Some("GOLANGCI_LINT_CACHE"),
-            ),
+            cache(cache_var("GOCACHE", "go-build"), Some("GOCACHE")),
+            cache(var("GOMODCACHE", "", "go/pkg/mod"), Some("GOMODCACHE")),
+            cache(cache_var("GOLANGCI_LINT_CACHE", "golangci-lint"), Some("GOLANGCI_LINT_CACHE")),
         ],
-        env: &["GOPATH", "GOROOT", "GOOS", "GOARCH", "CGO_ENABLED", "GOTOOLCHAIN"],
+        env: &["GOROOT", "GOOS", "GOARCH", "CGO_ENABLED", "GOTOOLCHAIN"],
     },
     Builtin {
         name: "java",
@@ -194,21 +197,17 @@ pub const BUILTIN: &[Builtin] = &[
         ],
         // Neither `.gradle/init.d` and `gradle.properties` nor `.m2/settings.xml`: they configure later builds.
         caches: &[
-            cache("maven", home(".m2/repository"), None),
-            cache("maven-wrapper", home(".m2/wrapper"), None),
-            cache("gradle-caches", var("GRADLE_USER_HOME", "caches", ".gradle/caches"), None),
-            cache("gradle-wrapper", var("GRADLE_USER_HOME", "wrapper", ".gradle/wrapper"), None),
-            cache("gradle-native", var("GRADLE_USER_HOME", "native", ".gradle/native"), None),
-            cache("gradle-daemon", var("GRADLE_USER_HOME", "daemon", ".gradle/daemon"), None),
-            cache(
-                "gradle-notifications",
-                var("GRADLE_USER_HOME", "notifications", ".gradle/notifications"),
-                None,
-            ),
-            cache("gradle-jdks", var("GRADLE_USER_HOME", "jdks", ".gradle/jdks"), None),
-            cache("coursier", cache_var("COURSIER_CACHE", "coursier/v1"), Some("COURSIER_CACHE")),
+            cache(home(".m2/repository"), None),
+            cache(home(".m2/wrapper"), None),
+            cache(var("GRADLE_USER_HOME", "caches", ".gradle/caches"), None),
+            cache(var("GRADLE_USER_HOME", "wrapper", ".gradle/wrapper"), None),
+            cache(var("GRADLE_USER_HOME", "native", ".gradle/native"), None),
+            cache(var("GRADLE_USER_HOME", "daemon", ".gradle/daemon"), None),
+            cache(var("GRADLE_USER_HOME", "notifications", ".gradle/notifications"), None),
+            cache(var("GRADLE_USER_HOME", "jdks", ".gradle/jdks"), None),
+            cache(cache_var("COURSIER_CACHE", "coursier/v1"), Some("COURSIER_CACHE")),
         ],
-        env: &["JAVA_HOME", "GRADLE_USER_HOME", "SDKMAN_DIR"],
+        env: &["JAVA_HOME"],
     },
     Builtin {
         name: "git",

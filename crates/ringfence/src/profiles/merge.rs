@@ -4,9 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence_types::{EnvVar, Rlimits};
-use sha2::{Digest, Sha256};
 
-use super::{BUILTIN, Base, Builtin, BuiltinCache, CacheRequest, Place, ProfileChoice, detect};
+use super::{BUILTIN, Builtin, BuiltinCache, CacheRequest, Place, ProfileChoice, detect};
 use crate::Mode;
 use crate::config::{ConfigError, Profile, SandboxConfig};
 use crate::host::HostEnv;
@@ -112,17 +111,40 @@ impl Merger<'_> {
     }
 
     fn builtin(&mut self, profile: &Builtin) {
-        let reads = profile.reads.iter().filter_map(|place| self.locate(place));
-        let reads: Vec<PathBuf> = reads.filter(|path| path.symlink_metadata().is_ok()).collect();
-        self.selected.tool_reads.extend(reads);
-        for BuiltinCache { name, place, env } in profile.caches {
-            if let Some(host) = self.locate(place) {
-                let env = env.map(String::from);
-                self.selected.caches.push(CacheRequest { name: (*name).to_owned(), host, env });
+        for place in profile.reads {
+            if let Some(path) = self.locate(place)
+                && path.symlink_metadata().is_ok()
+            {
+                self.selected.tool_reads.push(path);
+                self.pass_variables(place);
             }
         }
-        let vars = profile.env.iter().filter_map(|name| variable(&OsString::from(name), self.host));
-        self.selected.env.extend(vars);
+        for BuiltinCache { place, env } in profile.caches {
+            if let Some(at) = self.locate(place) {
+                if at.is_dir() {
+                    self.pass_variables(place);
+                }
+                self.selected.caches.push(CacheRequest { at, env: env.map(String::from) });
+            }
+        }
+        for name in profile.env {
+            self.pass(name);
+        }
+    }
+
+    /// The tools inside must look where the host's look.
+    fn pass_variables(&mut self, place: &Place) {
+        if let Some((name, _)) = place.var {
+            self.pass(name);
+        }
+        if let Some((name, _)) = place.base.xdg() {
+            self.pass(name);
+        }
+    }
+
+    fn pass(&mut self, name: &str) {
+        let var = variable(&OsString::from(name), self.host);
+        self.selected.env.extend(var.filter(|var| !self.selected.env.contains(var)));
     }
 
     fn own(&mut self, name: &str, profile: &Profile) -> Result<(), ConfigError> {
@@ -141,8 +163,8 @@ impl Merger<'_> {
         }
         self.selected.devices.extend(profile.devices.iter().cloned());
         for path in &profile.caches {
-            let host = expand(path, self.host, self.workspace)?;
-            self.selected.caches.push(CacheRequest { name: layer_name(&host), host, env: None });
+            let at = expand(path, self.host, self.workspace)?;
+            self.selected.caches.push(CacheRequest { at, env: None });
         }
         let vars = profile.env.iter().filter_map(|entry| variable(&OsString::from(entry), self.host));
         self.selected.env.extend(vars);
@@ -177,15 +199,12 @@ impl Merger<'_> {
         {
             return Some(below(base, suffix));
         }
-        let xdg = |name: &str, path: &str| match self.host.path_var(name) {
-            Some(base) => Some(base.to_path_buf()),
-            None => Some(self.host.home()?.join(path)),
-        };
-        let base = match place.base {
-            Base::Home => self.host.home(),
-            Base::Cache => xdg("XDG_CACHE_HOME", ".cache"),
-            Base::Data => xdg("XDG_DATA_HOME", ".local/share"),
-            Base::Config => xdg("XDG_CONFIG_HOME", ".config"),
+        let base = match place.base.xdg() {
+            None => self.host.home(),
+            Some((name, default)) => match self.host.path_var(name) {
+                Some(base) => Some(base.to_path_buf()),
+                None => Some(self.host.home()?.join(default)),
+            },
         }?;
         Some(below(&base, place.path))
     }
@@ -205,15 +224,6 @@ fn expand(path: &str, host: &HostEnv, workspace: &Path) -> Result<PathBuf, Confi
         }
         _ => Ok(below(workspace, path)),
     }
-}
-
-/// A directory name for the private layer of an own cache: readable, and unlike that of any other path.
-fn layer_name(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let readable: String = name.chars().filter(|c| c.is_ascii_alphanumeric()).take(32).collect();
-    let digest = Sha256::digest(path.as_os_str().as_encoded_bytes());
-    let hash: String = digest[..8].iter().map(|byte| format!("{byte:02x}")).collect();
-    format!("own-{readable}-{hash}")
 }
 
 fn smaller<T: Ord>(a: Option<T>, b: Option<T>) -> Option<T> {

@@ -42,10 +42,8 @@ impl FromStr for ProfileChoice {
 /// A cache directory of the host that a session sees below a layer of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CacheRequest {
-    /// Name of the private layer below `<home>/cache/<workspace>`; a single path component.
-    pub name: String,
     /// The host's cache, which need not exist.
-    pub host: PathBuf,
+    pub at: PathBuf,
     /// Variable that moves the cache if it can't be mounted.
     pub env: Option<String>,
 }

@@ -121,3 +121,95 @@ fn has_userinfo(word: &str) -> bool {
     let authority = rest.split(['/', '?', '#', '"', '\'', '<']).next().unwrap_or_default();
     authority.contains('@') && !rest.starts_with('@')
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::fs;
+
+    use super::*;
+
+    fn host(home: &Path, extra: &[(&str, &Path)]) -> HostEnv {
+        let mut vars = vec![(OsString::from("HOME"), home.as_os_str().to_owned())];
+        vars.extend(extra.iter().map(|(name, path)| (OsString::from(name), path.as_os_str().to_owned())));
+        HostEnv::new(vars, 1000, PathBuf::from("/nonexistent"))
+    }
+
+    /// What is found below the home directory.
+    fn below(home: &Path, extra: &[(&str, &Path)]) -> Vec<String> {
+        let found = find(&host(home, extra)).paths;
+        let relative = found.iter().filter_map(|path| path.strip_prefix(home).ok());
+        relative.map(|path| path.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn only_what_exists_is_listed() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        assert!(below(home, &[]).is_empty());
+        for path in [".ssh", ".config/google-chrome-beta", ".var/app/org.x/.mozilla"] {
+            fs::create_dir_all(home.join(path)).unwrap();
+        }
+        std::os::unix::fs::symlink("nowhere", home.join(".aws")).unwrap();
+        fs::write(home.join(".netrc"), "").unwrap();
+        assert_eq!(
+            below(home, &[]),
+            [".aws", ".config/google-chrome-beta", ".netrc", ".ssh", ".var/app/org.x/.mozilla"]
+        );
+    }
+
+    #[test]
+    fn a_variable_moves_a_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let moved = home.join("moved");
+        fs::create_dir_all(moved.join("below")).unwrap();
+        fs::write(moved.join("config.json"), "").unwrap();
+        assert_eq!(below(home, &[("DOCKER_CONFIG", &moved)]), ["moved/config.json"]);
+        assert_eq!(below(home, &[("GNUPGHOME", &moved)]), ["moved"]);
+    }
+
+    #[test]
+    fn configuration_is_denied_only_if_it_holds_a_credential() {
+        let dir = tempfile::tempdir().unwrap();
+        let npmrc = dir.path().join(".npmrc");
+        for (text, denied) in [
+            ("registry=https://mirror.example/npm/\n", false),
+            ("//mirror.example/:_authToken=npm_x\n", true),
+            ("registry=https://user:pass@mirror.example/\n", true),
+            ("registry=https://mirror.example/@scope/\n", false),
+            ("_password = cGFzcw==\n", true),
+        ] {
+            fs::write(&npmrc, text).unwrap();
+            assert_eq!(below(dir.path(), &[]) == [".npmrc"], denied, "{text}");
+        }
+        fs::write(&npmrc, vec![b'#'; MAX_SEARCHED as usize + 1]).unwrap();
+        assert_eq!(below(dir.path(), &[]), [".npmrc"], "too large to look through");
+        fs::remove_file(&npmrc).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &npmrc, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        assert_eq!(below(dir.path(), &[]), [".npmrc"], "a pipe does not block the search");
+    }
+
+    #[test]
+    fn the_search_is_bounded_and_says_so() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..=MAX_MATCHES {
+            fs::create_dir_all(dir.path().join(format!(".config/opera{number}"))).unwrap();
+        }
+        let found = find(&host(dir.path(), &[]));
+        assert_eq!(found.incomplete, ["~/.config/opera*"]);
+    }
+
+    #[test]
+    fn rows_are_well_formed() {
+        for Secret { path, why, .. } in SECRETS {
+            assert!(!why.is_empty());
+            let default = path.rsplit('|').next().unwrap();
+            assert!(default.starts_with("~/") || default.starts_with('/'), "{path}");
+            assert!(
+                !default.ends_with('/') && default.split('/').all(|part| part.matches('*').count() < 2),
+                "{path}"
+            );
+        }
+    }
+}
