@@ -29,6 +29,9 @@ pub enum Abi {
 /// Set in the number of every x32 call (`__X32_SYSCALL_BIT` of `<asm/unistd.h>`).
 pub(super) const X32_BIT: u32 = 0x4000_0000;
 
+/// Not a call: with this number a tracer makes the kernel skip one (ptrace(2)).
+pub(super) const NO_CALL: u32 = u32::MAX;
+
 impl Arch {
     /// The convention of ordinary programs.
     pub fn native(self) -> Abi {

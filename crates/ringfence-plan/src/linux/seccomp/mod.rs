@@ -25,7 +25,7 @@ pub use abi::{Abi, Arch};
 pub use probes::{Probe, probes};
 pub use row::{Action, Errno};
 
-use abi::X32_BIT;
+use abi::{NO_CALL, X32_BIT};
 use compile::{Branch, Rule, assemble};
 use row::{Row, errno_value};
 
@@ -235,6 +235,7 @@ fn command_filter(
                 base.push((X32_BIT, value(X32)));
                 base.push((X32_BIT << 1, value(UNKNOWN)));
             }
+            base.push((NO_CALL, Action::Allow.value()));
             Branch { abi, base }
         })
         .collect();

@@ -1,4 +1,4 @@
-use super::abi::{Abi, Arch, X32_BIT};
+use super::abi::{Abi, Arch, NO_CALL, X32_BIT};
 use super::row::{Row, example_args};
 use super::{FilterPolicy, Marked, UNKNOWN, X32, abis, command_rows};
 
@@ -65,7 +65,7 @@ fn examples(row: &Row) -> Vec<[u64; 6]> {
     low.flat_map(|args| [args, args.map(|arg| arg | 1 << 32)]).collect()
 }
 
-/// Numbers at the edges of what is unknown, and x32 numbers.
+/// Numbers at the edges of what is unknown, x32 numbers, and what is no call.
 fn strangers(abi: Abi) -> Vec<Probe> {
     let probe = |number, Marked { marker, row }: Marked| Probe {
         call: row.call.name,
@@ -77,7 +77,8 @@ fn strangers(abi: Abi) -> Vec<Probe> {
     let after = abi.known().iter().map(|range| range.end() + 1);
     let before = abi.known().iter().filter_map(|range| range.start().checked_sub(1));
     let mut all: Vec<Probe> =
-        after.chain(before).chain([u32::MAX]).map(|number| probe(number, UNKNOWN)).collect();
+        after.chain(before).chain([NO_CALL - 1]).map(|number| probe(number, UNKNOWN)).collect();
+    all.push(Probe { call: "no call", abi, number: NO_CALL, args: [0; 6], expected: None });
     if abi == Abi::X86_64 {
         let last = abi.known().iter().map(|range| *range.end()).max();
         all.extend([Some(0), last].into_iter().flatten().map(|number| probe(X32_BIT | number, X32)));
