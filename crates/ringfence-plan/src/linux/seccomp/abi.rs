@@ -17,7 +17,7 @@ pub enum Arch {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Abi {
-    /// 64-bit calls of x86. x32 shares its audit architecture and has [`X32_BIT`] in the call number.
+    /// 64-bit calls of x86. x32 shares its audit architecture and has bit 30 set in the call number.
     #[serde(rename = "x86_64")]
     X86_64,
     /// 64-bit calls of ARM.

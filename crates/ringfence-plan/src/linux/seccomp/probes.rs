@@ -1,9 +1,11 @@
+use serde::Serialize;
+
 use super::abi::{Abi, Arch, NO_CALL, X32_BIT};
 use super::row::{Row, example_args};
 use super::{FilterPolicy, Marked, UNKNOWN, X32, abis, command_rows};
 
 /// A system call to send to the kernel under the filter of [`compile_marked`](super::compile_marked).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 pub struct Probe {
     /// Name of the call.
     pub call: &'static str,
@@ -13,8 +15,8 @@ pub struct Probe {
     pub number: u32,
     /// Its arguments.
     pub args: [u64; 6],
-    /// The error that it must fail with; `None` if it may do anything but fail with one of the
-    /// [markers](is_marker).
+    /// The error that it must fail with; `None` if it may do anything but fail with one of the marked filter's
+    /// errors.
     pub expected: Option<u16>,
 }
 
