@@ -22,6 +22,7 @@ pub(super) const ACTS: &[Act] = &[
     act("list", "DIR", list),
     act("stat", "PATH", |args| Ok(json!(fs::symlink_metadata(args.path(0)?)?.len()))),
     act("write", "PATH", |args| write(args, OpenOptions::new().write(true))),
+    act("open-read", "PATH", |args| done(File::open(args.path(0)?))),
     act("open-write", "PATH", open_write),
     act("append", "PATH", |args| write(args, OpenOptions::new().append(true))),
     act("create", "PATH", |args| write(args, OpenOptions::new().write(true).create_new(true))),
@@ -73,7 +74,7 @@ fn write(args: &Args, options: &mut OpenOptions) -> Outcome {
     done(options.open(args.path(0)?)?.write_all(b"planted\n"))
 }
 
-/// Opens for writing and writes nothing: for files of the kernel, where a write acts at once.
+/// Opens for writing and writes nothing, as `open-read` reads nothing: for files of the kernel, where a write acts at once.
 fn open_write(args: &Args) -> Outcome {
     done(OpenOptions::new().write(true).open(args.path(0)?))
 }

@@ -24,10 +24,10 @@ const NUMBERS: &[(&str, i64)] = numbers! {
     SYS_acct SYS_add_key SYS_adjtimex SYS_bpf SYS_chroot SYS_clock_adjtime SYS_clock_settime SYS_delete_module
     SYS_fanotify_init SYS_finit_module SYS_fsconfig SYS_fsmount SYS_fsopen SYS_fspick SYS_getpid SYS_init_module
     SYS_io_uring_enter SYS_io_uring_register SYS_io_uring_setup SYS_kcmp SYS_kexec_load SYS_keyctl
-    SYS_landlock_create_ruleset SYS_mbind SYS_memfd_secret SYS_mount_setattr SYS_mq_open SYS_msgget
-    SYS_name_to_handle_at SYS_open_tree SYS_perf_event_open SYS_personality SYS_pidfd_getfd SYS_process_madvise
+    SYS_landlock_create_ruleset SYS_mbind SYS_memfd_secret SYS_mount_setattr SYS_mq_open SYS_mq_unlink SYS_msgctl SYS_msgget
+    SYS_name_to_handle_at SYS_open_by_handle_at SYS_open_tree SYS_perf_event_open SYS_personality SYS_pidfd_getfd SYS_process_madvise
     SYS_quotactl SYS_quotactl_fd SYS_reboot SYS_request_key SYS_semget SYS_setdomainname SYS_setfsuid
-    SYS_sethostname SYS_setns SYS_settimeofday SYS_setuid SYS_shmget SYS_swapoff SYS_swapon SYS_syslog
+    SYS_sethostname SYS_setns SYS_settimeofday SYS_setuid SYS_shmctl SYS_shmget SYS_swapoff SYS_swapon SYS_syslog
     SYS_userfaultfd SYS_vhangup
 };
 

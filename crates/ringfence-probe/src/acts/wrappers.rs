@@ -12,6 +12,7 @@ use crate::sys::{fork, sys, wait};
 
 pub(super) const ACTS: &[Act] = &[
     act("in-new", "KINDS -- ACT [ARGS…]", in_new),
+    act("in-session", "-- ACT [ARGS…]", in_session),
     act("as", "UID GID [GROUPS] -- PROGRAM [ARGS…]", as_user),
     act("with-terminal", "-- PROGRAM [ARGS…]", with_terminal),
     act("without-fds", "FDS -- PROGRAM [ARGS…]", without_fds),
@@ -23,6 +24,13 @@ fn in_new(args: &Args) -> Outcome {
     let (before, act) = args.split()?;
     let kinds = before.first().and_then(|kinds| kinds.to_str()).ok_or(Failure::Usage)?;
     enter_new(kinds)?;
+    inner(act)
+}
+
+/// Runs an act as the leader of a session without a terminal.
+fn in_session(args: &Args) -> Outcome {
+    let (_, act) = args.split()?;
+    sys!(libc::SYS_setsid)?;
     inner(act)
 }
 

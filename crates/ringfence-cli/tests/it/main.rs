@@ -1,0 +1,8 @@
+//! Enforcement on a real kernel: the binary is driven as a person would, the probe acts inside the box.
+//!
+//! What a machine lacks is skipped with a printed reason; `RINGFENCE_MUST_HAVE` turns a skip into a failure.
+
+#![allow(clippy::print_stdout, reason = "the length of the table and what is skipped must be seen")]
+
+mod escapes;
+mod support;
