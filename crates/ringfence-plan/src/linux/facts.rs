@@ -44,5 +44,15 @@ pub enum RootEntry {
 }
 
 /// System read roots of the strict view (spec: `/bin /sbin /usr /etc /lib… /nix/store /run/current-system/sw`).
-pub const SYSTEM_ROOTS: [&str; 10] =
-    ["/bin", "/etc", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store", "/run/current-system/sw", "/sbin", "/usr"];
+pub const SYSTEM_ROOTS: [&str; 10] = [
+    "/bin",
+    "/etc",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix/store",
+    "/run/current-system/sw",
+    "/sbin",
+    "/usr",
+];

@@ -84,7 +84,7 @@ pub enum MountOp {
         /// Read-only except for `full-access`.
         access: Access,
     },
-    /// An empty tmpfs becomes the root; it is sealed at the end.
+    /// An empty tmpfs with an empty `/proc` becomes the root; it is sealed at the end.
     EmptyRoot,
     /// A private tmpfs.
     Tmpfs {

@@ -36,7 +36,7 @@ enum Rule {
     Read(Source),
     Write(Source),
     Cache { upper: UnixPath, work: UnixPath },
-    Protected { symlink: bool, id: Option<Box<FileId>> },
+    Protected { symlink: bool, source: Source },
     Deny { directory: bool },
 }
 
@@ -44,7 +44,12 @@ enum Rule {
 struct Source {
     id: Option<Box<FileId>>,
     directory: bool,
-    devices: bool,
+}
+
+impl Source {
+    fn of(path: &ResolvedPath) -> Self {
+        Self { id: path.id.clone(), directory: path.kind == PathKind::Directory }
+    }
 }
 
 /// What a path shows once the plan has run up to a point.
@@ -60,6 +65,8 @@ pub(super) struct Mounts<'a> {
     policy: &'a ResolvedPolicy,
     facts: &'a LinuxFacts,
     rules: BTreeMap<UnixPath, Rule>,
+    /// Directories that have to become mount points, whatever else is done there.
+    pinned: BTreeSet<UnixPath>,
     views: BTreeMap<UnixPath, View>,
     made: BTreeSet<UnixPath>,
     ops: Vec<MountOp>,
@@ -67,11 +74,15 @@ pub(super) struct Mounts<'a> {
 }
 
 impl<'a> Mounts<'a> {
-    pub(super) fn plan(policy: &'a ResolvedPolicy, facts: &'a LinuxFacts) -> Result<Vec<MountOp>, ProfileError> {
+    pub(super) fn plan(
+        policy: &'a ResolvedPolicy,
+        facts: &'a LinuxFacts,
+    ) -> Result<Vec<MountOp>, ProfileError> {
         let mut mounts = Self {
             policy,
             facts,
             rules: BTreeMap::new(),
+            pinned: BTreeSet::new(),
             views: BTreeMap::new(),
             made: BTreeSet::new(),
             ops: Vec::new(),
@@ -126,7 +137,8 @@ impl<'a> Mounts<'a> {
                 self.bind(&at, None, Access::ReadOnly, false);
                 self.views.insert(at, View::Read);
             }
-            self.mount_point(&"/proc".into(), true);
+            // An empty root comes with this one.
+            self.made.insert("/proc".into());
         }
     }
 
@@ -225,7 +237,7 @@ impl<'a> Mounts<'a> {
         for path in &policy.protected.read_only {
             if path.kind != PathKind::Missing {
                 let symlink = path.kind == PathKind::Symlink;
-                self.rule(&path.path, Rule::Protected { symlink, id: path.id.clone() });
+                self.rule(&path.path, Rule::Protected { symlink, source: Source::of(path) });
             }
         }
         let granted = |socket: &Path| policy.unix_sockets.iter().any(|path| path.path == socket);
@@ -244,10 +256,12 @@ impl<'a> Mounts<'a> {
 
     fn grant(&mut self, path: &ResolvedPath, rule: fn(Source) -> Rule) -> Result<(), ProfileError> {
         if path.kind == PathKind::Missing {
-            let below_a_root = self.policy.writable().any(|root| path.path.starts_with(root) && root != path.path);
+            let below_a_root =
+                self.policy.writable().any(|root| path.path.starts_with(root) && root != path.path);
             return if below_a_root { Ok(()) } else { Err(ProfileError::MissingGrant(path.path.clone())) };
         }
-        let source = Source { id: path.id.clone(), directory: path.kind == PathKind::Directory, devices: false };
+        let source =
+            Source { id: path.id.clone(), directory: path.kind == PathKind::Directory, devices: false };
         self.rule(&path.path, rule(source));
         Ok(())
     }
@@ -301,7 +315,8 @@ impl<'a> Mounts<'a> {
                     break;
                 }
                 at = ancestor.parent();
-                self.rules.entry(ancestor).or_insert(Rule::Pin { symlink: false, id: None });
+                self.rules.entry(ancestor.clone()).or_insert(Rule::Pin { symlink: false, id: None });
+                self.pinned.insert(ancestor);
             }
         }
     }
@@ -326,12 +341,16 @@ impl<'a> Mounts<'a> {
                 Rule::Write(source) => {
                     if view != View::Write {
                         self.place_bind(at, source, Access::ReadWrite);
+                    } else if self.pinned.contains(&at) {
+                        self.ops.push(MountOp::Pin { at, id: source.id, symlink: false, read_only: false });
                     }
                 }
                 Rule::Cache { upper, work } => {
                     if view == View::Read {
                         self.ops.push(MountOp::Overlay { lower: at.clone(), upper, work, at: at.clone() });
                         self.views.insert(at, View::Write);
+                    } else if self.pinned.contains(&at) {
+                        self.ops.push(MountOp::Pin { at, id: None, symlink: false, read_only: false });
                     }
                 }
                 Rule::Pin { symlink, id } => {
@@ -339,10 +358,17 @@ impl<'a> Mounts<'a> {
                         self.ops.push(MountOp::Pin { at, id, symlink, read_only: false });
                     }
                 }
-                Rule::Protected { symlink, id } => {
+                Rule::Protected { symlink, source } => {
                     if view == View::Write {
-                        self.ops.push(MountOp::Pin { at: at.clone(), id, symlink, read_only: true });
+                        self.ops.push(MountOp::Pin {
+                            at: at.clone(),
+                            id: source.id,
+                            symlink,
+                            read_only: true,
+                        });
                         self.views.insert(at, View::Read);
+                    } else if view == View::Private && self.granted(&at) {
+                        self.place_bind(at, source, Access::ReadOnly);
                     }
                 }
                 Rule::Deny { directory } => {
@@ -362,6 +388,11 @@ impl<'a> Mounts<'a> {
         }
     }
 
+    /// Whether the path is itself a root of the policy.
+    fn granted(&self, at: &UnixPath) -> bool {
+        self.policy.readable().any(|root| UnixPath::from(root) == *at)
+    }
+
     fn place_bind(&mut self, at: UnixPath, source: Source, access: Access) {
         self.mount_point(&at, source.directory);
         self.ops.push(MountOp::Bind {
@@ -369,7 +400,7 @@ impl<'a> Mounts<'a> {
             at: at.clone(),
             id: source.id,
             access,
-            devices: source.devices,
+            devices: false,
         });
         // The new mount hides whatever was mounted below its place.
         let below = at.join("");
@@ -388,8 +419,10 @@ impl<'a> Mounts<'a> {
     /// Names resolve inside as they should: the box's own hosts, and the host's resolver if it is reachable.
     fn network_files(&mut self) {
         if self.policy.network != Network::AllowAll {
-            if let Some(path) = &self.facts.hosts_file {
-                self.ops.push(MountOp::Cover { at: path.as_path().into(), content: HOSTS.to_owned() });
+            let hosts = self.facts.hosts_file.as_deref().map(UnixPath::from);
+            // Where it is granted or denied, that counts.
+            if let Some(at) = hosts.filter(|at| self.view(at) == View::Read) {
+                self.ops.push(MountOp::Cover { at, content: HOSTS.to_owned() });
             }
         } else if let Some(path) = &self.facts.resolv_conf {
             let at = UnixPath::from(path.as_path());

@@ -1,4 +1,4 @@
-use ringfence_types::{Network, PathKind, ResolvedPolicy, UnixPath, WorkspaceAccess};
+use ringfence_types::{Network, PathKind, ResolvedPath, ResolvedPolicy, UnixPath, WorkspaceAccess};
 
 use super::mounts::Mounts;
 use super::seccomp::{self, FilterPolicy, SocketGate};
@@ -67,6 +67,10 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
     }
     if policy.max_processes.is_some() {
         return unsupported("a process limit", "cgroup limits are not built yet");
+    }
+    let own = |path: &ResolvedPath| ["/dev", "/proc"].iter().any(|own| path.path.starts_with(own));
+    if policy.deny.iter().chain(&policy.read).chain(&policy.write).any(own) {
+        return unsupported("a rule on a path below /dev or /proc", "the box has its own");
     }
     Ok(())
 }

@@ -1,0 +1,156 @@
+use insta::assert_snapshot;
+use ringfence_plan::ProfileError;
+use ringfence_plan::linux::{RootEntry, linux};
+use ringfence_types::{CacheMount, Network, Owner, PathKind, Protected, ResolvedPolicy};
+
+use crate::fixture::{WORKSPACE, dir, facts, file, mounts, path, plan, strict, workspace_write};
+
+#[test]
+fn strict_shows_the_system_and_the_workspace() {
+    assert_snapshot!(mounts(&plan(&strict())));
+}
+
+#[test]
+fn workspace_write_shows_the_disk_without_secrets() {
+    let mut policy = workspace_write();
+    policy.deny = vec![dir("/home/u/.ssh"), file("/etc/shadow"), path("/home/u/.aws", PathKind::Missing)];
+    policy.protected = Protected {
+        read_only: vec![dir("/home/u/project/sub/.git/hooks"), file("/home/u/project/sub/.git/config")],
+        pins: vec![dir("/home/u/project/sub/.git")],
+        incomplete: None,
+    };
+    policy.caches = vec![CacheMount {
+        at: dir("/home/u/.cargo/registry"),
+        upper: "/state/u".into(),
+        work: "/state/w".into(),
+        env: None,
+    }];
+    assert_snapshot!(mounts(&plan(&policy)));
+}
+
+#[test]
+fn full_access_keeps_the_host_and_its_denials() {
+    let mut policy = workspace_write();
+    policy.write = vec![dir("/")];
+    policy.network = Network::AllowAll;
+    policy.deny = vec![dir("/home/u/.ringfence")];
+    assert_snapshot!(mounts(&plan(&policy)));
+}
+
+#[test]
+fn the_deepest_rule_decides() {
+    let mut policy = workspace_write();
+    policy.deny = vec![dir("/home/u/project/private")];
+    policy.read = vec![dir("/"), dir("/home/u/project/private/docs")];
+    policy.write = vec![dir("/home/u/project/private/docs/out")];
+    assert_snapshot!(mounts(&plan(&policy)));
+}
+
+#[test]
+fn a_workspace_below_tmp_is_there() {
+    let mut policy = workspace_write();
+    policy.workspace = dir("/tmp/a/b");
+    policy.cwd = dir("/tmp/a/b");
+    policy.host_tmpdir = Some("/var/folders/x".into());
+    let plan = plan(&policy);
+    let text = mounts(&plan);
+    let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} in\n{text}"));
+    assert!(at("tmpfs at=\"/tmp\"") < at("directory at=\"/tmp/a\""));
+    assert!(at("directory at=\"/tmp/a\"") < at("directory at=\"/tmp/a/b\""));
+    assert!(at("directory at=\"/tmp/a/b\"") < at("bind access=\"read_write\" at=\"/tmp/a/b\""));
+    assert!(text.contains("tmpfs at=\"/var/folders/x\""));
+}
+
+#[test]
+fn a_temp_directory_in_the_workspace_hides_no_denial() {
+    let mut policy = workspace_write();
+    policy.host_tmpdir = Some(format!("{WORKSPACE}/tmp").into());
+    policy.deny = vec![dir("/home/u/project/tmp/secret")];
+    let text = mounts(&plan(&policy));
+    assert!(text.contains("mask at=\"/home/u/project/tmp/secret\" directory=true"), "{text}");
+    assert!(text.contains("pin at=\"/home/u/project/tmp\""), "{text}");
+}
+
+#[test]
+fn listening_sockets_are_covered_unless_granted() {
+    let mut facts = facts();
+    facts.sockets = vec!["/home/u/agent".into(), "/run/docker.sock".into(), "/srv/db/socket".into()];
+    let mut policy = workspace_write();
+    policy.unix_sockets =
+        vec![path("/run/docker.sock", PathKind::Special), path("/srv/db/socket", PathKind::Special)];
+    let text = mounts(&linux(&policy, &facts).unwrap());
+    assert!(text.contains("mask at=\"/home/u/agent\""), "{text}");
+    assert!(!text.contains("mask at=\"/srv/db/socket\""), "{text}");
+    assert!(text.contains("mount_point at=\"/run/docker.sock\"\nbind"), "{text}");
+}
+
+#[test]
+fn the_environment_is_an_allowlist() {
+    let plan = plan(&workspace_write());
+    let names = |list: &[(ringfence_types::UnixPath, ringfence_types::UnixPath)]| {
+        list.iter().map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+    };
+    assert_eq!(names(&plan.env_host), ["PATH=/usr/bin", "HOME=/home/u", "LC_ALL=C", "TMPDIR=/tmp"]);
+    assert_eq!(names(&plan.env_forced), ["RINGFENCE_SANDBOX=native", "RINGFENCE_NETWORK_DISABLED=1"]);
+    let set = plan.environment(&[("TMPDIR".into(), "/x".into()), ("RINGFENCE_SANDBOX".into(), "no".into())]);
+    let set: Vec<String> = set.iter().map(ToString::to_string).collect();
+    assert!(
+        set.contains(&"TMPDIR=/x".to_owned()) && set.contains(&"RINGFENCE_SANDBOX=native".to_owned()),
+        "{set:?}"
+    );
+}
+
+#[test]
+fn root_becomes_the_owner_of_the_workspace() {
+    let mut facts = facts();
+    facts.uid = 0;
+    facts.gid = 0;
+    let plan = linux(&workspace_write(), &facts).unwrap();
+    assert_eq!((plan.identity.uid, plan.identity.gid, plan.identity.switch), (1000, 1000, true));
+    let mut policy = workspace_write();
+    policy.workspace_owner = Some(Owner { uid: 0, gid: 0 });
+    let plan = linux(&policy, &facts).unwrap();
+    assert_eq!((plan.identity.uid, plan.identity.switch), (0, false));
+    assert!(plan.env_host.iter().any(|(name, _)| name.to_string() == "TAR_OPTIONS"));
+}
+
+#[test]
+fn what_cannot_be_kept_is_an_error() {
+    let mut policy = workspace_write();
+    policy.write = vec![path("/srv/missing", PathKind::Missing)];
+    assert_eq!(linux(&policy, &facts()), Err(ProfileError::MissingGrant("/srv/missing".into())));
+    let mut policy = strict();
+    policy.deny = vec![dir(WORKSPACE)];
+    assert_eq!(linux(&policy, &facts()), Err(ProfileError::CwdHidden(WORKSPACE.into())));
+    let hosts = Network::AllowHosts { hosts: vec!["a.com".parse().unwrap()] };
+    for policy in [
+        ResolvedPolicy { max_memory_mb: Some(1), ..strict() },
+        ResolvedPolicy { max_processes: Some(1), ..strict() },
+        ResolvedPolicy { network: hosts, ..strict() },
+    ] {
+        assert!(matches!(linux(&policy, &facts()), Err(ProfileError::Unsupported { .. })));
+    }
+}
+
+#[test]
+fn a_host_without_merged_usr_is_shown_as_it_is() {
+    let mut facts = facts();
+    facts.system = vec![RootEntry::Directory("/bin".into()), RootEntry::Directory("/usr".into())];
+    let text = mounts(&linux(&strict(), &facts).unwrap());
+    assert!(text.contains("bind access=\"read_only\" at=\"/bin\" from=\"/bin\""), "{text}");
+}
+
+#[test]
+fn a_missing_cache_moves_by_its_variable() {
+    let mut policy = workspace_write();
+    policy.caches = vec![CacheMount {
+        at: path("/home/u/.npm", PathKind::Missing),
+        upper: "/state/u".into(),
+        work: "/state/w".into(),
+        env: Some("npm_config_cache".into()),
+    }];
+    let plan = plan(&policy);
+    assert!(plan.env_host.iter().any(|(name, value)| {
+        name.to_string() == "npm_config_cache" && value.to_string() == "/tmp/.ringfence-cache/.npm"
+    }));
+}
