@@ -11,7 +11,7 @@ pub mod linux;
 use serde::{Deserialize, Serialize};
 
 pub use error::ProfileError;
-pub use linux::{LinuxFacts, LinuxPlan};
+pub use linux::{LinuxFacts, LinuxPlan, linux};
 
 /// What a driver knows of its host, gathered before a plan is made.
 #[derive(Clone, Debug)]

@@ -1,0 +1,100 @@
+//! Directories that are Ringfence's own.
+
+use std::fs::{DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use ringfence_types::Owner;
+
+/// Creates what is missing of `path` with mode 0700, whatever the umask, and returns its canonical path.
+pub(crate) fn private_directory(path: &Path) -> io::Result<PathBuf> {
+    if let Ok(canonical) = path.canonicalize()
+        && canonical.is_dir()
+    {
+        return Ok(canonical);
+    }
+    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+        private_directory(parent)?;
+    }
+    match DirBuilder::new().mode(0o700).create(path) {
+        // A umask that takes the owner's rights away would lock us out.
+        Ok(()) => std::fs::set_permissions(path, Permissions::from_mode(0o700))?,
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(error),
+    }
+    path.canonicalize()
+}
+
+/// Where root runs a command as the workspace's owner, that owner has to be able to use the directory.
+pub(crate) fn give_to(path: &Path, owner: Option<Owner>) -> io::Result<()> {
+    let Some(owner) = owner.filter(|_| rustix::process::geteuid().is_root()) else { return Ok(()) };
+    let metadata = path.symlink_metadata()?;
+    if metadata.uid() == owner.uid && metadata.gid() == owner.gid {
+        return Ok(());
+    }
+    std::os::unix::fs::lchown(path, Some(owner.uid), Some(owner.gid))
+}
+
+/// Removes a tree that a box has written. No process of the box is left; directories that it made unreadable
+/// are opened first.
+pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            open_directories(path)?;
+            std::fs::remove_dir_all(path)
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        result => result,
+    }
+}
+
+fn open_directories(path: &Path) -> io::Result<()> {
+    std::fs::set_permissions(path, Permissions::from_mode(0o700))?;
+    for entry in std::fs::read_dir(path)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            open_directories(&entry.path())?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_private() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a/b/c");
+        let canonical = private_directory(&path).unwrap();
+        assert_eq!(canonical, path.canonicalize().unwrap());
+        for path in [&path, path.parent().unwrap()] {
+            assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o700);
+        }
+        assert!(private_directory(&path).is_ok(), "again");
+    }
+
+    #[test]
+    fn a_file_in_the_way_is_an_error() {
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        assert!(private_directory(&file.join("below")).is_err());
+    }
+
+    #[test]
+    fn trees_with_unreadable_directories_go_and_symlinks_are_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (tree, outside) = (directory.path().join("tree"), directory.path().join("outside"));
+        std::fs::create_dir_all(tree.join("locked/inner")).unwrap();
+        std::fs::create_dir(&outside).unwrap();
+        std::fs::write(outside.join("kept"), "").unwrap();
+        std::os::unix::fs::symlink(&outside, tree.join("link")).unwrap();
+        std::fs::set_permissions(tree.join("locked"), Permissions::from_mode(0)).unwrap();
+        remove_tree(&tree).unwrap();
+        assert!(!tree.exists() && outside.join("kept").exists());
+        assert!(remove_tree(&tree).is_ok(), "nothing to remove");
+    }
+}

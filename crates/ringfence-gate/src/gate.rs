@@ -1,0 +1,162 @@
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_policy::VettedCommand;
+use ringfence_types::{ResolvedPath, ResolvedPolicy, SandboxCommand};
+
+use crate::approval::{Answer, ApprovalGate, ApprovalOutcome};
+use crate::bound::{BindError, BoundCommand, Resolved};
+use crate::config::GateConfig;
+use crate::driver::RunLimits;
+use crate::permit::{Decision, Permit, PermitError};
+use crate::resolve::Host;
+use crate::sessions::{Grant, SessionStore};
+
+/// Stages 2 and 3 for all sessions of one host.
+#[derive(Debug)]
+pub struct Gate {
+    config: GateConfig,
+    host: Arc<Host>,
+    sessions: SessionStore,
+    approval: ApprovalGate,
+}
+
+/// Why there is no gate.
+#[derive(Debug, thiserror::Error)]
+pub enum GateError {
+    /// The directory for state can't be had.
+    #[error("cannot use {} as Ringfence's home", .path.display())]
+    Home {
+        /// `RINGFENCE_HOME`.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl GateError {
+    /// What can be done about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::Home { .. } => Some("set `RINGFENCE_HOME` to a directory that you can write"),
+        }
+    }
+}
+
+impl Gate {
+    /// A gate with no session yet. Creates the configured home.
+    ///
+    /// # Errors
+    /// [`GateError::Home`] if the home can't be created.
+    pub fn new(config: GateConfig, approval: ApprovalGate) -> Result<Self, GateError> {
+        let home = |source| GateError::Home { path: config.home.clone(), source };
+        let host = Arc::new(Host::new(&config).map_err(home)?);
+        let sessions = SessionStore::new(
+            Arc::clone(&host),
+            config.workspace_root.clone(),
+            config.session.clone(),
+            config.idle,
+        );
+        Ok(Self { config, host, sessions, approval })
+    }
+
+    /// Stage 2: enters the command's session, proves that its working directory lies inside the workspace,
+    /// resolves what it asks for, and finds what its box may not plant. Blocks on file I/O.
+    ///
+    /// # Errors
+    /// [`BindError`] of the first check that fails.
+    pub fn bind(&self, vetted: VettedCommand) -> Result<BoundCommand, BindError> {
+        let command = vetted.into_command();
+        let session = self.sessions.open(&command.session_id)?;
+        let resolved = Resolved::now(&self.host, &self.config.protected, &session, &command)?;
+        Ok(BoundCommand::new(command, session, resolved))
+    }
+
+    /// Stage 3: within the baseline there is no question, nor within an earlier grant of the session; else
+    /// somebody is asked. Waits only then, and afterwards resolves everything again: what was approved is what
+    /// runs, or nothing.
+    ///
+    /// # Errors
+    /// [`PermitError`] if the command may not have what it asks for.
+    pub async fn permit(&self, mut bound: BoundCommand) -> Result<Permit, PermitError> {
+        let excess = bound.policy().beyond(bound.session().baseline());
+        if excess.is_empty() {
+            return Ok(self.permitted(bound, Decision::Baseline));
+        }
+        if let Some(grant) = bound.session().within_grant(bound.policy()) {
+            return Ok(self.permitted(bound, Decision::Grant { by: grant.by }));
+        }
+        let response = match self.approval.decide(&bound, &excess).await {
+            Answer::Response(response) => response,
+            Answer::Remembered => return Err(PermitError::Remembered { excess }),
+            Answer::BreakerOpen(retry_after) => return Err(PermitError::BreakerOpen { excess, retry_after }),
+        };
+        let by = response.by;
+        match response.outcome {
+            ApprovalOutcome::Approved | ApprovalOutcome::ApprovedOnce => {}
+            ApprovalOutcome::ApprovedAlways => return Err(PermitError::NoGrantStore { excess, by }),
+            ApprovalOutcome::Denied => {
+                return Err(PermitError::Denied { excess, by, reason: response.reason });
+            }
+            ApprovalOutcome::Timeout => return Err(PermitError::Timeout { excess, by }),
+            ApprovalOutcome::Unavailable => {
+                return Err(PermitError::Unavailable { excess, reason: response.reason });
+            }
+        }
+        let now = Resolved::now(&self.host, &self.config.protected, bound.session(), bound.command());
+        let now =
+            now.map_err(|source| PermitError::Rebind { excess: excess.clone(), source: Box::new(source) })?;
+        if let Some(path) = changed(bound.policy(), &now.policy) {
+            return Err(PermitError::Changed { excess, path });
+        }
+        bound.refresh(now);
+        if response.outcome == ApprovalOutcome::Approved {
+            bound.session().grant(Grant::new(bound.policy().clone(), &excess, by.clone(), &self.host));
+        }
+        Ok(self.permitted(bound, Decision::Approved { outcome: response.outcome, by }))
+    }
+
+    fn permitted(&self, bound: BoundCommand, decision: Decision) -> Permit {
+        let limits = RunLimits {
+            timeout: self.timeout(bound.command(), bound.policy()),
+            max_output_bytes: self.config.max_output_bytes,
+            required: self.config.required.clone(),
+        };
+        Permit::new(bound, decision, limits)
+    }
+
+    /// The command's limit, else that of its capabilities, else the configured one.
+    fn timeout(&self, command: &SandboxCommand, policy: &ResolvedPolicy) -> Option<Duration> {
+        command.timeout.or(policy.timeout_secs.map(Duration::from_secs)).or(self.config.default_timeout)
+    }
+
+    /// The sessions.
+    pub fn sessions(&self) -> &SessionStore {
+        &self.sessions
+    }
+
+    /// Who is asked.
+    pub fn approval(&self) -> &ApprovalGate {
+        &self.approval
+    }
+
+    /// What the gate was told.
+    pub fn config(&self) -> &GateConfig {
+        &self.config
+    }
+}
+
+/// The first granted path that is another file, or leads elsewhere, than when the question was asked.
+fn changed(shown: &ResolvedPolicy, now: &ResolvedPolicy) -> Option<PathBuf> {
+    let granted = |policy: &ResolvedPolicy| -> Vec<ResolvedPath> {
+        let single = [&policy.workspace, &policy.cwd];
+        let lists = [&policy.read, &policy.write, &policy.unix_sockets];
+        single.into_iter().chain(lists.into_iter().flatten()).cloned().collect()
+    };
+    let (shown, now) = (granted(shown), granted(now));
+    let differs = shown.iter().zip(&now).find(|(shown, now)| shown != now).map(|(shown, _)| shown);
+    let differs = differs.or_else(|| shown.get(now.len())).or_else(|| now.get(shown.len()));
+    differs.map(|path| path.path.clone())
+}

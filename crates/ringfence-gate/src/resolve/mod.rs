@@ -1,0 +1,258 @@
+//! From what a request says to what it means on this host: canonical paths, identities, parsed patterns. All
+//! I/O that a policy needs is done here; comparing and planning policies is pure.
+
+mod caches;
+mod devices;
+mod host;
+mod path;
+mod pins;
+mod roots;
+
+use std::collections::HashSet;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use ringfence_types::{
+    HostPatternError, Network, NetworkPolicy, Owner, PathKind, Protected, ResolvedPath, ResolvedPolicy,
+    SandboxCapabilities, WorkspaceAccess,
+};
+use rustix::fs::FileType;
+
+pub(crate) use host::Host;
+pub(crate) use path::{Found, Resolver, open_path};
+pub use pins::Pins;
+
+use crate::config::SessionPolicy;
+
+/// Why a request could not be resolved.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolveError {
+    /// A path is empty.
+    #[error("path is empty")]
+    Empty,
+    /// A path holds `..`, whose meaning depends on the symlinks before it.
+    #[error("path {} holds `..`", .0.display())]
+    ParentComponent(PathBuf),
+    /// A path can't be followed.
+    #[error("cannot resolve {}", .path.display())]
+    Io {
+        /// As asked.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// A path leads through a symlink to nowhere, so it would mean whatever is put there later.
+    #[error("{} leads through the dangling symlink {}", .path.display(), .symlink.display())]
+    DanglingSymlink {
+        /// As asked.
+        path: PathBuf,
+        /// The symlink.
+        symlink: PathBuf,
+    },
+    /// Ringfence's own files are never granted.
+    #[error("{} belongs to Ringfence itself and cannot be granted", .0.display())]
+    RingfenceHome(PathBuf),
+    /// A writable root that more than one project shares.
+    #[error("{} is too wide to be a writable root", .0.display())]
+    DangerousRoot(PathBuf),
+    /// Not a listening socket's path.
+    #[error("{} is not a socket", .0.display())]
+    NotASocket(PathBuf),
+    /// No device of this name can be granted.
+    #[error("unknown device `{0}`, expected one of {names}", names = devices::names())]
+    UnknownDevice(String),
+    /// The host has no such device.
+    #[error("this host has no `{0}` device")]
+    NoSuchDevice(String),
+    /// A host pattern that means nothing.
+    #[error(transparent)]
+    Host(#[from] HostPatternError),
+    /// The private layer of a cache can't be made.
+    #[error("cannot create the cache layer {}", .path.display())]
+    Cache {
+        /// The directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+}
+
+impl ResolveError {
+    /// What can be done about it.
+    pub fn hint(&self) -> Option<&'static str> {
+        match self {
+            Self::DangerousRoot(_) => Some("choose a project directory, or force it (`--force-root`)"),
+            Self::ParentComponent(_) => Some("write the path without `..`"),
+            Self::RingfenceHome(_) => Some("choose a directory outside of it"),
+            Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),
+            _ => None,
+        }
+    }
+}
+
+/// The jail root of a session.
+#[derive(Debug)]
+pub(crate) struct Root {
+    /// Canonical path, kind and identity.
+    pub(crate) path: ResolvedPath,
+    /// Who owns it.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// A resolved request, and the descriptors of what it grants.
+#[derive(Debug)]
+pub(crate) struct Resolution {
+    pub(crate) policy: ResolvedPolicy,
+    pub(crate) pins: Pins,
+}
+
+/// What a session gives to each of its requests.
+#[derive(Debug)]
+pub(crate) struct Inherited<'a> {
+    /// As written.
+    pub(crate) capabilities: &'a SandboxCapabilities,
+    /// As resolved when the session started.
+    pub(crate) policy: &'a ResolvedPolicy,
+}
+
+/// Resolves `request` for a session whose jail root is `root`.
+///
+/// What a request leaves unsaid it inherits: every denial of the baseline but those of paths that the request
+/// names itself (they then count as asked for), and limits. The working directory is the root for now.
+pub(crate) fn resolve(
+    host: &Host,
+    root: &Root,
+    session: &SessionPolicy,
+    request: &SandboxCapabilities,
+    inherited: Option<&Inherited<'_>>,
+) -> Result<Resolution, ResolveError> {
+    let resolver = Resolver::new(&root.path.path);
+    let mut grants =
+        Grants { host, root: &root.path.path, resolver: &resolver, pins: Pins::new(&host.budget) };
+    let read = grants.list(&request.fs_read, |_| Ok(()))?;
+    let writable = |found: &Found| {
+        let dangerous =
+            !session.force_root && roots::is_dangerous(&found.path.path, host.user_home.as_deref());
+        if dangerous { Err(ResolveError::DangerousRoot(found.path.path.clone())) } else { Ok(()) }
+    };
+    let write = grants.list(&request.fs_write, writable)?;
+    let unix_sockets = grants.list(&request.unix_sockets, |found| match found.file_type {
+        Some(FileType::Socket) => Ok(()),
+        _ => Err(ResolveError::NotASocket(found.path.path.clone())),
+    })?;
+    let dangerous = !session.force_root && roots::is_dangerous(&root.path.path, host.user_home.as_deref());
+    if request.workspace == WorkspaceAccess::Write && dangerous {
+        return Err(ResolveError::DangerousRoot(root.path.path.clone()));
+    }
+
+    let named: HashSet<&Path> =
+        read.iter().chain(&write).chain(&unix_sockets).map(|path| path.path.as_path()).collect();
+    let deny = denials(host, &resolver, request, inherited, &named)?;
+    let mut devices = request
+        .devices
+        .iter()
+        .map(|name| devices::grant(Path::new("/dev"), name))
+        .collect::<Result<Vec<_>, _>>()?;
+    devices.sort_by(|a, b| a.name.cmp(&b.name));
+    devices.dedup();
+
+    let limit = |own: Option<u64>, of: fn(&ResolvedPolicy) -> Option<u64>| {
+        own.or(inherited.and_then(|i| of(i.policy)))
+    };
+    let mut policy = ResolvedPolicy {
+        workspace: root.path.clone(),
+        workspace_owner: root.owner,
+        workspace_access: request.workspace,
+        cwd: root.path.clone(),
+        read,
+        write,
+        deny,
+        network: network(&request.network)?,
+        loopback: request.loopback,
+        spawn: request.spawn_subprocess,
+        unix_sockets,
+        devices,
+        max_memory_mb: limit(request.max_memory_mb, |policy| policy.max_memory_mb),
+        max_processes: limit(request.max_processes, |policy| policy.max_processes),
+        timeout_secs: limit(request.timeout_secs, |policy| policy.timeout_secs),
+        private_home: session.private_home.clone(),
+        host_tmpdir: host.tmpdir.clone(),
+        session_tmp: None,
+        caches: caches::prepare(host, root, &resolver, &session.caches)?,
+        protected: Protected::default(),
+        rlimits: session.rlimits,
+        linux: session.linux.clone(),
+    };
+    policy.protected = host.own_files(&policy, &resolver);
+    Ok(Resolution { policy, pins: grants.pins })
+}
+
+struct Grants<'a> {
+    host: &'a Host,
+    root: &'a Path,
+    resolver: &'a Resolver<'a>,
+    pins: Pins,
+}
+
+impl Grants<'_> {
+    /// Resolves a list of grants: sorted, without duplicates.
+    fn list(
+        &mut self,
+        paths: &[PathBuf],
+        check: impl Fn(&Found) -> Result<(), ResolveError>,
+    ) -> Result<Vec<ResolvedPath>, ResolveError> {
+        let mut list = Vec::with_capacity(paths.len());
+        for path in paths {
+            let mut found = self.resolver.grant(path)?;
+            if self.host.owns(&found.path.path) && !found.path.path.starts_with(self.root) {
+                return Err(ResolveError::RingfenceHome(found.path.path));
+            }
+            check(&found)?;
+            if let Some(fd) = found.fd.take() {
+                self.pins.hold(fd);
+            }
+            list.push(found.path);
+        }
+        Ok(sorted(list))
+    }
+}
+
+fn denials(
+    host: &Host,
+    resolver: &Resolver<'_>,
+    request: &SandboxCapabilities,
+    inherited: Option<&Inherited<'_>>,
+    named: &HashSet<&Path>,
+) -> Result<Vec<ResolvedPath>, ResolveError> {
+    let resolve = |path: &PathBuf| resolver.denial(path);
+    let mut deny = request.fs_deny.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+    if let Some(Inherited { capabilities, policy }) = inherited {
+        // A symlink that is re-pointed during the session takes its old target along as denied.
+        let now = capabilities.fs_deny.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let known: HashSet<&Path> = now.iter().map(|path| path.path.as_path()).collect();
+        let frozen = policy.deny.iter().map(|path| &path.path).filter(|path| !known.contains(path.as_path()));
+        let then = frozen.map(resolve).collect::<Result<Vec<_>, _>>()?;
+        deny.extend(now.into_iter().chain(then).filter(|path| !named.contains(path.path.as_path())));
+    }
+    deny.push(ResolvedPath { path: host.home.clone(), kind: PathKind::Directory, id: None });
+    Ok(sorted(deny))
+}
+
+fn sorted(mut list: Vec<ResolvedPath>) -> Vec<ResolvedPath> {
+    list.sort();
+    list.dedup_by(|a, b| a.path == b.path);
+    list
+}
+
+fn network(policy: &NetworkPolicy) -> Result<Network, HostPatternError> {
+    match policy {
+        NetworkPolicy::None => Ok(Network::None),
+        NetworkPolicy::AllowAll => Ok(Network::AllowAll),
+        NetworkPolicy::AllowHosts { hosts } => {
+            let mut hosts = hosts.iter().map(|host| host.parse()).collect::<Result<Vec<_>, _>>()?;
+            hosts.sort();
+            hosts.dedup();
+            Ok(if hosts.is_empty() { Network::None } else { Network::AllowHosts { hosts } })
+        }
+    }
+}

@@ -1,0 +1,249 @@
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use ringfence_types::{Owner, PathKind, ResolvedPath};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Statx, StatxFlags};
+use rustix::io::Errno;
+
+use super::ResolveError;
+use crate::identity;
+
+/// A path that was followed to its end.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// Canonical path, kind and identity.
+    pub(crate) path: ResolvedPath,
+    /// `O_PATH` descriptor of what was found; `None` if nothing lies there.
+    pub(crate) fd: Option<OwnedFd>,
+    /// Its type, for the kinds that [`PathKind`] doesn't tell apart.
+    pub(crate) file_type: Option<FileType>,
+    /// Who owns it.
+    pub(crate) owner: Option<Owner>,
+}
+
+/// Follows paths to canonical ones. A path is opened once, and everything is asked of the descriptor, so that
+/// path, kind and identity are those of one file whatever happens to the names meanwhile.
+#[derive(Debug)]
+pub(crate) struct Resolver<'a> {
+    /// Where relative paths start.
+    base: &'a Path,
+    /// `/proc/self/fd`, where the kernel tells the path of a descriptor.
+    proc_fd: Option<OwnedFd>,
+}
+
+impl<'a> Resolver<'a> {
+    /// A resolver whose relative paths start at `base`, an absolute path.
+    pub(crate) fn new(base: &'a Path) -> Self {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Self { base, proc_fd: rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok() }
+    }
+
+    /// Follows a path that is granted. For a missing one its nearest existing ancestor is followed.
+    pub(crate) fn grant(&self, path: &Path) -> Result<Found, ResolveError> {
+        let absolute = self.absolute(path)?;
+        let fail = |source: Errno| ResolveError::Io { path: path.to_path_buf(), source: source.into() };
+        match open_path(&absolute, OFlags::empty()) {
+            Ok(fd) => {
+                self.examine(fd).map_err(|source| ResolveError::Io { path: path.to_path_buf(), source })
+            }
+            Err(Errno::NOENT) => self.missing(&absolute),
+            Err(errno) => Err(fail(errno)),
+        }
+    }
+
+    /// Follows a path that is denied. What can't be followed can't be reached either, so nothing is an error
+    /// but a path that has no meaning.
+    pub(crate) fn denial(&self, path: &Path) -> Result<ResolvedPath, ResolveError> {
+        let absolute = self.absolute(path)?;
+        let found = match open_path(&absolute, OFlags::empty()) {
+            Ok(fd) => self.examine(fd).ok(),
+            Err(_) => None,
+        };
+        Ok(match found {
+            // A denial covers whatever lies there, so it binds no identity.
+            Some(found) => ResolvedPath { id: None, ..found.path },
+            None => {
+                let path = self.missing(&absolute).map_or(absolute, |found| found.path.path);
+                ResolvedPath { path, kind: PathKind::Missing, id: None }
+            }
+        })
+    }
+
+    /// Absolute, without `.`; `..` is refused because what it means depends on the symlinks before it.
+    fn absolute(&self, path: &Path) -> Result<PathBuf, ResolveError> {
+        if path.as_os_str().is_empty() {
+            return Err(ResolveError::Empty);
+        }
+        if path.as_os_str().as_encoded_bytes().contains(&0) {
+            return Err(ResolveError::Io { path: path.to_path_buf(), source: Errno::INVAL.into() });
+        }
+        if path.components().any(|part| part == Component::ParentDir) {
+            return Err(ResolveError::ParentComponent(path.to_path_buf()));
+        }
+        Ok(self.base.join(path).components().collect())
+    }
+
+    /// Path, kind and identity of an `O_PATH` descriptor.
+    pub(crate) fn examine(&self, fd: OwnedFd) -> io::Result<Found> {
+        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        let path = ResolvedPath {
+            path: self.path_of(&fd, &stat)?,
+            kind: kind_of(file_type),
+            id: Some(Box::new(identity::of_fd(&fd)?)),
+        };
+        let owner = Owner { uid: stat.stx_uid, gid: stat.stx_gid };
+        Ok(Found { path, fd: Some(fd), file_type: Some(file_type), owner: Some(owner) })
+    }
+
+    /// The path by which the kernel knows a descriptor. Checked to lead back to the same file: a file that was
+    /// unlinked meanwhile, or one outside the root directory, has no path.
+    fn path_of(&self, fd: &OwnedFd, stat: &Statx) -> io::Result<PathBuf> {
+        let name = fd.as_raw_fd().to_string();
+        let link = match &self.proc_fd {
+            Some(proc_fd) => rustix::fs::readlinkat(proc_fd, name, Vec::with_capacity(256))?.into_bytes(),
+            None => return Err(io::Error::new(io::ErrorKind::Unsupported, "/proc is not mounted")),
+        };
+        let path = PathBuf::from(OsString::from_vec(link));
+        if path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
+            return Ok(path);
+        }
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let back = rustix::fs::statx(CWD, &path, flags, StatxFlags::INO)?;
+        let same = (back.stx_dev_major, back.stx_dev_minor, back.stx_ino)
+            == (stat.stx_dev_major, stat.stx_dev_minor, stat.stx_ino);
+        if path.is_absolute() && same { Ok(path) } else { Err(Errno::NOENT.into()) }
+    }
+
+    /// Nothing lies at `absolute`: the nearest ancestor that exists is followed, and nothing below it may be a
+    /// symlink, dangling as it must be.
+    fn missing(&self, absolute: &Path) -> Result<Found, ResolveError> {
+        let fail = |source: io::Error| ResolveError::Io { path: absolute.to_path_buf(), source };
+        for ancestor in absolute.ancestors().skip(1) {
+            let fd = match open_path(ancestor, OFlags::empty()) {
+                Ok(fd) => fd,
+                Err(Errno::NOENT) => continue,
+                Err(errno) => return Err(fail(errno.into())),
+            };
+            let found = self.examine(fd).map_err(fail)?;
+            let below = absolute.strip_prefix(ancestor).unwrap_or(absolute);
+            let dangling = below.components().next().map(|first| found.path.path.join(first));
+            if let Some(dangling) = dangling
+                && dangling.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink())
+            {
+                return Err(ResolveError::DanglingSymlink {
+                    path: absolute.to_path_buf(),
+                    symlink: dangling,
+                });
+            }
+            let path = found.path.path.join(below);
+            let path = ResolvedPath { path, kind: PathKind::Missing, id: None };
+            return Ok(Found { path, fd: None, file_type: None, owner: None });
+        }
+        Err(fail(Errno::NOENT.into()))
+    }
+}
+
+/// Opens with `O_PATH`. Magic links (`/proc/PID/fd/N` and the like, openat2(2)) lead to files that no path
+/// names, so they are refused.
+pub(crate) fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let flags = flags | OFlags::PATH | OFlags::CLOEXEC;
+    match rustix::fs::openat2(CWD, path, flags, Mode::empty(), ResolveFlags::NO_MAGICLINKS) {
+        Err(Errno::NOSYS) => rustix::fs::open(path, flags, Mode::empty()),
+        result => result,
+    }
+}
+
+fn kind_of(file_type: FileType) -> PathKind {
+    match file_type {
+        FileType::Directory => PathKind::Directory,
+        FileType::RegularFile => PathKind::File,
+        FileType::Symlink => PathKind::Symlink,
+        _ => PathKind::Special,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn canonical(directory: &tempfile::TempDir) -> PathBuf {
+        directory.path().canonicalize().unwrap()
+    }
+
+    #[test]
+    fn symlinks_are_followed_to_the_end() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        std::fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("one")).unwrap();
+        symlink("one", root.join("two")).unwrap();
+        let resolver = Resolver::new(&root);
+        let found = resolver.grant(Path::new("two/./")).unwrap();
+        assert_eq!(found.path.path, root.join("real"));
+        assert_eq!(found.path.kind, PathKind::Directory);
+        assert!(found.fd.is_some() && found.path.id.is_some());
+    }
+
+    #[test]
+    fn names_may_hold_any_byte() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        for name in [&b"new\nline"[..], b"\xff\xfe", b"x (deleted)", b" "] {
+            let name = std::ffi::OsStr::from_bytes(name);
+            std::fs::write(root.join(name), "").unwrap();
+            let found = Resolver::new(&root).grant(Path::new(name)).unwrap();
+            assert_eq!((found.path.path, found.path.kind), (root.join(name), PathKind::File));
+        }
+    }
+
+    #[test]
+    fn a_missing_path_hangs_below_its_nearest_ancestor() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        std::fs::create_dir(root.join("real")).unwrap();
+        symlink("real", root.join("link")).unwrap();
+        let resolver = Resolver::new(&root);
+        let found = resolver.grant(Path::new("link/a/b")).unwrap();
+        assert_eq!((found.path.path, found.path.kind), (root.join("real/a/b"), PathKind::Missing));
+
+        symlink("nowhere", root.join("dangling")).unwrap();
+        for path in ["dangling", "dangling/x"] {
+            let refused = resolver.grant(Path::new(path)).unwrap_err();
+            assert!(matches!(refused, ResolveError::DanglingSymlink { .. }), "{refused:?}");
+            let denied = resolver.denial(Path::new(path)).unwrap();
+            assert_eq!((denied.path, denied.kind), (root.join(path), PathKind::Missing));
+        }
+    }
+
+    #[test]
+    fn paths_without_a_meaning_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        std::fs::write(root.join("file"), "").unwrap();
+        symlink("loop", root.join("loop")).unwrap();
+        let resolver = Resolver::new(&root);
+        assert!(matches!(resolver.grant(Path::new("")), Err(ResolveError::Empty)));
+        assert!(matches!(resolver.grant(Path::new("a/../b")), Err(ResolveError::ParentComponent(_))));
+        assert!(matches!(resolver.denial(Path::new("..")), Err(ResolveError::ParentComponent(_))));
+        for path in ["file/x", "loop", "nul\0"] {
+            assert!(matches!(resolver.grant(Path::new(path)), Err(ResolveError::Io { .. })), "{path:?}");
+        }
+        assert_eq!(resolver.denial(Path::new("file/x")).unwrap().kind, PathKind::Missing);
+    }
+
+    #[test]
+    fn magic_links_are_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        let held = std::fs::File::open(&root).unwrap();
+        let magic = format!("/proc/self/fd/{}", held.as_raw_fd());
+        assert!(matches!(Resolver::new(&root).grant(Path::new(&magic)), Err(ResolveError::Io { .. })));
+    }
+}

@@ -1,0 +1,267 @@
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::{Duration, Instant};
+
+use ringfence_types::{Excess, ResolvedPath, ResolvedPolicy, SandboxCapabilities, SessionId, UnixPath};
+use rustix::fs::{Mode, OFlags};
+
+use super::lock::SessionLock;
+use super::{SessionError, session_directory};
+use crate::approval::Refusals;
+use crate::config::{Lifetime, SessionPolicy, SessionStart};
+use crate::resolve::{self, Found, Host, Inherited, Pins, Resolution, Resolver, Root, open_path};
+use crate::{files, identity};
+
+/// One session: its jail root, what it grants without a question, and what was granted since.
+#[derive(Debug)]
+pub struct SessionWorkspace {
+    id: SessionId,
+    root: Root,
+    policy: Arc<SessionPolicy>,
+    baseline: ResolvedPolicy,
+    granted: RwLock<Vec<Grant>>,
+    refusals: Mutex<Refusals>,
+    temp: Option<PathBuf>,
+    lock: Option<SessionLock>,
+    used: Mutex<Instant>,
+    ended: AtomicBool,
+}
+
+/// Something that was approved for the rest of a session.
+#[derive(Debug)]
+pub(crate) struct Grant {
+    /// The whole request that was approved.
+    policy: ResolvedPolicy,
+    /// Its paths that were asked for, as they were shown.
+    asked: Vec<ResolvedPath>,
+    /// Who approved it.
+    by: String,
+    /// Keeps the inodes of `asked` from being reused.
+    _pins: Pins,
+}
+
+/// A request is covered by an earlier approval.
+#[derive(Debug)]
+pub(crate) struct WithinGrant {
+    pub(crate) by: String,
+}
+
+impl Grant {
+    /// Remembers an approved request and what of it had been asked for.
+    pub(crate) fn new(policy: ResolvedPolicy, excess: &[Excess], by: String, budget: &Host) -> Self {
+        let paths = policy.read.iter().chain(&policy.write).chain(&policy.unix_sockets);
+        let asked: Vec<_> = paths.filter(|path| was_asked(excess, &path.path)).cloned().collect();
+        let mut pins = Pins::new(&budget.budget);
+        for path in &asked {
+            // What can't be opened any more is noticed at the next use.
+            if let Ok(fd) = open_path(&path.path, OFlags::NOFOLLOW) {
+                pins.hold(fd);
+            }
+        }
+        Self { policy, asked, by, _pins: pins }
+    }
+
+    /// Whether every path that was asked for is still the file that was shown.
+    fn is_intact(&self) -> bool {
+        self.asked.iter().all(|path| match &path.id {
+            Some(id) => identity::of_path(&path.path).is_ok_and(|now| now == **id),
+            None => path.path.symlink_metadata().is_err(),
+        })
+    }
+}
+
+fn was_asked(excess: &[Excess], path: &Path) -> bool {
+    let shown = UnixPath::from(path);
+    excess.iter().any(|excess| match excess {
+        Excess::Read(path) | Excess::Write(path) | Excess::Undenied(path) | Excess::UnixSocket(path) => {
+            *path == shown
+        }
+        _ => false,
+    })
+}
+
+impl SessionWorkspace {
+    /// Creates or enters the session's directory and resolves its baseline.
+    pub(super) fn create(
+        host: &Host,
+        workspace_root: &Path,
+        id: &SessionId,
+        start: &SessionStart,
+        policy: &Arc<SessionPolicy>,
+    ) -> Result<Self, SessionError> {
+        let root = match &start.directory {
+            Some(directory) => host_directory(host, directory)?,
+            None => own_directory(workspace_root, id)?,
+        };
+        let (lock, temp) = match start.lifetime {
+            Lifetime::Run => (None, None),
+            Lifetime::Session => {
+                let (lock, temp) = state(host, id, &root)?;
+                (Some(lock), Some(temp))
+            }
+        };
+        let Resolution { policy: mut baseline, .. } =
+            resolve::resolve(host, &root, policy, &policy.baseline, None).map_err(SessionError::Baseline)?;
+        baseline.session_tmp.clone_from(&temp);
+        Ok(Self {
+            id: id.clone(),
+            root,
+            policy: Arc::clone(policy),
+            baseline,
+            granted: RwLock::default(),
+            refusals: Mutex::default(),
+            temp,
+            lock,
+            used: Mutex::new(Instant::now()),
+            ended: AtomicBool::new(false),
+        })
+    }
+
+    /// The session's id.
+    pub fn id(&self) -> &SessionId {
+        &self.id
+    }
+
+    /// Canonical jail root.
+    pub fn cwd(&self) -> &Path {
+        &self.root.path.path
+    }
+
+    /// What a command may have without a question, as resolved when the session started.
+    pub fn baseline(&self) -> &ResolvedPolicy {
+        &self.baseline
+    }
+
+    /// What has been approved for the rest of the session, as it was asked for.
+    pub fn granted_elevations(&self) -> Vec<SandboxCapabilities> {
+        self.granted
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .iter()
+            .map(|grant| (&grant.policy).into())
+            .collect()
+    }
+
+    /// Resolves what a command asks for. Checks that the jail root is the one that the session started with.
+    pub(crate) fn resolve(
+        &self,
+        host: &Host,
+        request: &SandboxCapabilities,
+    ) -> Result<Resolution, crate::BindError> {
+        let now = identity::of_path(self.cwd());
+        if !now.is_ok_and(|now| self.root.path.id.as_deref() == Some(&now)) {
+            return Err(SessionError::Replaced(self.cwd().to_path_buf()).into());
+        }
+        let inherited = Inherited { capabilities: &self.policy.baseline, policy: &self.baseline };
+        let mut resolution = resolve::resolve(host, &self.root, &self.policy, request, Some(&inherited))?;
+        resolution.policy.session_tmp.clone_from(&self.temp);
+        Ok(resolution)
+    }
+
+    /// The grant that covers a request, if one does. Grants whose paths have changed identity are dropped.
+    pub(crate) fn within_grant(&self, request: &ResolvedPolicy) -> Option<WithinGrant> {
+        if self.granted.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            return None;
+        }
+        let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+        granted.retain(Grant::is_intact);
+        let grant = granted.iter().find(|grant| request.is_within(&grant.policy))?;
+        Some(WithinGrant { by: grant.by.clone() })
+    }
+
+    /// Remembers an approval for the rest of the session.
+    pub(crate) fn grant(&self, grant: Grant) {
+        self.granted.write().unwrap_or_else(PoisonError::into_inner).push(grant);
+    }
+
+    /// What has been refused in this session.
+    pub(crate) fn refusals(&self) -> MutexGuard<'_, Refusals> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the session is used now.
+    pub(super) fn touch(&self) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
+    /// How long the session has not been used.
+    pub(super) fn idle(&self) -> Duration {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).elapsed()
+    }
+
+    /// The private temp goes when the last user of the session is done.
+    pub(super) fn end(&self) {
+        self.ended.store(true, Ordering::Release);
+    }
+}
+
+impl Drop for SessionWorkspace {
+    fn drop(&mut self) {
+        let (true, Some(lock), Some(temp)) = (self.ended.load(Ordering::Acquire), &self.lock, &self.temp)
+        else {
+            return;
+        };
+        if let Err(error) = lock.remove_if_last(|| files::remove_tree(temp)) {
+            tracing::warn!(session = %self.id, path = %temp.display(), %error, "private temp was not removed");
+        }
+    }
+}
+
+/// The session's own directory: created with mode 0700; never a symlink, never somebody else's.
+fn own_directory(workspace_root: &Path, id: &SessionId) -> Result<Root, SessionError> {
+    let io = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| SessionError::Io { path, source }
+    };
+    let parent = files::private_directory(workspace_root).map_err(io(workspace_root))?;
+    let path = session_directory(&parent, id);
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_symlink()) {
+        return Err(SessionError::Symlink(path));
+    }
+    files::private_directory(&path).map_err(io(&path))?;
+    let fd =
+        open_path(&path, OFlags::NOFOLLOW | OFlags::DIRECTORY).map_err(|errno| io(&path)(errno.into()))?;
+    let found = Resolver::new(&parent).examine(fd).map_err(io(&path))?;
+    let caller = rustix::process::geteuid().as_raw();
+    match found.owner {
+        Some(owner) if owner.uid != caller => {
+            Err(SessionError::ForeignOwner { path, owner: owner.uid, caller })
+        }
+        owner => Ok(Root { path: found.path, owner }),
+    }
+}
+
+/// A directory of the host's choice: it exists, and the caller can enter it.
+fn host_directory(host: &Host, directory: &Path) -> Result<Root, SessionError> {
+    let io = |source| SessionError::Io { path: directory.to_path_buf(), source };
+    let fd = open_path(directory, OFlags::DIRECTORY).map_err(|errno| match errno {
+        rustix::io::Errno::NOENT => SessionError::Missing(directory.to_path_buf()),
+        rustix::io::Errno::NOTDIR => SessionError::NotADirectory(directory.to_path_buf()),
+        errno => io(errno.into()),
+    })?;
+    rustix::fs::openat(&fd, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .map_err(|errno| io(errno.into()))?;
+    let Found { path, owner, .. } = Resolver::new(Path::new("/")).examine(fd).map_err(io)?;
+    if host.owns(&path.path) {
+        return Err(SessionError::RingfenceHome(path.path));
+    }
+    Ok(Root { path, owner })
+}
+
+/// The lock and the private temp of a session that outlives its commands.
+fn state(host: &Host, id: &SessionId, root: &Root) -> Result<(SessionLock, PathBuf), SessionError> {
+    let state = host.home.join("state");
+    let fail = |path: &Path| {
+        let path = path.to_path_buf();
+        move |source| SessionError::State { path, source }
+    };
+    let locks = state.join("locks");
+    files::private_directory(&locks).map_err(fail(&locks))?;
+    let path = locks.join(id.directory_name());
+    let lock = SessionLock::shared(&path).map_err(fail(&path))?;
+    let temp = state.join("tmp").join(id.directory_name());
+    files::private_directory(&temp).map_err(fail(&temp))?;
+    files::give_to(&temp, root.owner).map_err(fail(&temp))?;
+    Ok((lock, temp))
+}
