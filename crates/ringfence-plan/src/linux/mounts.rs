@@ -260,8 +260,7 @@ impl<'a> Mounts<'a> {
                 self.policy.writable().any(|root| path.path.starts_with(root) && root != path.path);
             return if below_a_root { Ok(()) } else { Err(ProfileError::MissingGrant(path.path.clone())) };
         }
-        let source =
-            Source { id: path.id.clone(), directory: path.kind == PathKind::Directory, devices: false };
+        let source = Source { id: path.id.clone(), directory: path.kind == PathKind::Directory };
         self.rule(&path.path, rule(source));
         Ok(())
     }
