@@ -30,7 +30,11 @@ pub(crate) fn gather() -> Result<LinuxFacts, DriverError> {
         arch: ARCH,
         landlock_abi: sys::landlock_abi(),
         system: system_roots(),
-        present: ["/proc", "/run", "/sys", "/tmp"].into_iter().filter(|path| is_real_directory(path)).map(PathBuf::from).collect(),
+        present: ["/proc", "/run", "/sys", "/tmp"]
+            .into_iter()
+            .filter(|path| is_real_directory(path))
+            .map(PathBuf::from)
+            .collect(),
         sockets: listening_sockets().map_err(io("read /proc/net/unix"))?,
         resolv_conf: fs::canonicalize("/etc/resolv.conf").ok().filter(|path| !path.starts_with("/etc")),
         hosts_file: fs::canonicalize("/etc/hosts").ok(),

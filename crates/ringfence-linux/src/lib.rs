@@ -1,1 +1,20 @@
+//! Stage 5 on Linux: starts the command in a box and supervises it.
+//!
+//! - `launcher`: the steps that make the box, in a process of their own.
+//! - `supervise`: relays its streams, enforces limits in time, reports how it ended.
+//! - `io`: the standard streams.
+//! - `facts`: what the plan has to know of this host.
+//! - `sys`: system calls without a safe wrapper elsewhere.
 
+#![cfg(target_os = "linux")]
+
+mod driver;
+mod facts;
+mod hints;
+mod io;
+mod launcher;
+mod supervise;
+mod sys;
+
+pub use driver::LinuxDriver;
+pub use launcher::init;

@@ -123,6 +123,7 @@ impl HeadTail {
         let capacity = grown(self.tail.capacity(), self.tail.len() + tail.len(), tail_limit);
         self.tail.reserve_exact(capacity - self.tail.len());
         self.tail.extend(tail);
+        self.release();
     }
 
     /// Lowers the limit; one that is higher than the present one changes nothing.
@@ -132,8 +133,12 @@ impl HeadTail {
         }
         self.limit = limit;
         self.make_room(0);
-        // Only when it is worth the copy: then it happens a few times at most.
-        if self.head.capacity() + self.tail.capacity() > limit + limit / 4 {
+        self.release();
+    }
+
+    /// Gives memory back that was allocated under a higher limit, when that is worth the copy.
+    fn release(&mut self) {
+        if self.head.capacity() + self.tail.capacity() > self.limit + self.limit / 4 + FIRST_ALLOCATION {
             self.head.shrink_to_fit();
             self.tail.shrink_to_fit();
         }
@@ -181,25 +186,17 @@ fn grown(capacity: usize, needed: usize, limit: usize) -> usize {
 
 /// Length of the UTF-8 sequence (RFC 3629) at the end of `bytes` that was cut off before its last byte, else 0.
 fn incomplete_end(bytes: &[u8]) -> usize {
-    let last = bytes.iter().rev().take(3).position(|byte| !is_continuation(*byte));
-    let Some(length) = last.map(|position| position + 1) else { return 0 };
-    let whole = match bytes[bytes.len() - length] {
-        0xc2..=0xdf => 2,
-        0xe0..=0xef => 3,
-        0xf0..=0xf4 => 4,
-        _ => 1,
+    let is_start = |length: &usize| {
+        let end = std::str::from_utf8(&bytes[bytes.len() - length..]);
+        end.is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none())
     };
-    if length < whole { length } else { 0 }
+    (1..=bytes.len().min(3)).find(is_start).unwrap_or(0)
 }
 
 /// Number of bytes at the start that continue a UTF-8 sequence which was cut off; 0 where it can't be one.
 fn orphaned_start(bytes: &VecDeque<u8>) -> usize {
-    let length = bytes.iter().take(4).take_while(|byte| is_continuation(**byte)).count();
+    let length = bytes.iter().take(4).take_while(|byte| **byte & 0xc0 == 0x80).count();
     if length < 4 { length } else { 0 }
-}
-
-fn is_continuation(byte: u8) -> bool {
-    byte & 0xc0 == 0x80
 }
 
 #[cfg(test)]

@@ -33,4 +33,4 @@ pub(crate) use capture::Captured;
 pub(crate) use clock::Clock;
 pub(crate) use poll::PollSet;
 pub(crate) use signals::{Delivery, Signals};
-pub(crate) use streams::{ChildFd, ChildStdio, Event, Finished, Source, StreamError, Streams};
+pub(crate) use streams::{ChildFd, ChildStdio, Finished, Flow, Source, StreamError, Streams};

@@ -7,12 +7,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
-use ringfence_gate::identity::identify;
+use ringfence_gate::identity;
 use ringfence_plan::linux::{Access, MountOp};
 use ringfence_types::{FileId, LayerName, LayerStatus, Step, UnixPath};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -57,7 +57,10 @@ pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<()
         None => (LayerStatus::Enforced, format!("{} mount operations", request.plan.mounts.len())),
         Some(error) => (
             LayerStatus::Enforced,
-            format!("{} mount operations; caches are private and start empty ({error})", request.plan.mounts.len()),
+            format!(
+                "{} mount operations; caches are private and start empty ({error})",
+                request.plan.mounts.len()
+            ),
         ),
     };
     reporter.layer(LayerName::MountNs, status, detail);
@@ -86,10 +89,15 @@ fn root(mounts: &[MountOp]) -> StepResult<OwnedFd> {
             set_mount_attributes(&tree, attr).on(Step::Mounts, subject)?;
             tree
         }
-        Some(MountOp::EmptyRoot) => tmpfs(0o755, ROOT_SIZE).on(Step::Mounts, subject)?,
+        Some(MountOp::EmptyRoot) => {
+            let root = tmpfs(0o755, ROOT_SIZE).on(Step::Mounts, subject)?;
+            rustix::fs::mkdirat(&root, "proc", Mode::from_raw_mode(0o555)).on(Step::Mounts, "/proc")?;
+            root
+        }
         _ => return Err(Fault::new(Step::Mounts, Errno::INVAL, Some("a plan without a root".to_owned()))),
     };
-    move_mount(&root, "", rustix::fs::CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH).on(Step::Mounts, subject)?;
+    move_mount(&root, "", rustix::fs::CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
+        .on(Step::Mounts, subject)?;
     Ok(root)
 }
 
@@ -160,14 +168,16 @@ impl Builder<'_> {
                 Ok(mount) => self.attach(&mount, at),
                 Err(error) => {
                     self.overlay_missing = Some(error);
-                    let tree = open_tree(rustix::fs::CWD, upper.as_bytes(), clone_flags()).on(Step::Mounts, upper)?;
+                    let tree = open_tree(rustix::fs::CWD, upper.as_bytes(), clone_flags())
+                        .on(Step::Mounts, upper)?;
                     let attr = MountAttr { read_only: false, no_devices: true, recursive: true };
                     set_mount_attributes(&tree, attr).on(Step::Mounts, upper)?;
                     self.attach(&tree, at)
                 }
             },
             MountOp::Mask { at, directory } => {
-                let cover = self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
+                let cover =
+                    self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
                 self.attach(&cover, at)
             }
             MountOp::Cover { at, .. } => {
@@ -178,7 +188,8 @@ impl Builder<'_> {
             MountOp::Pin { at, id, symlink, read_only } => {
                 let place = open_at(&self.root, at, *symlink).on(Step::Mounts, at)?;
                 compare(&place, at, id.as_deref())?;
-                let tree = open_tree(&place, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH).on(Step::Mounts, at)?;
+                let tree = open_tree(&place, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
+                    .on(Step::Mounts, at)?;
                 if *read_only {
                     let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
                     set_mount_attributes(&tree, attr).on(Step::Mounts, at)?;
@@ -192,8 +203,11 @@ impl Builder<'_> {
             MountOp::Proc { at } => self.proc(at, reporter),
             MountOp::Seal { at } => {
                 let place = open_at(&self.root, at, false).on(Step::Mounts, at)?;
-                set_mount_attributes(&place, MountAttr { read_only: true, no_devices: false, recursive: false })
-                    .on(Step::Mounts, at)
+                set_mount_attributes(
+                    &place,
+                    MountAttr { read_only: true, no_devices: false, recursive: false },
+                )
+                .on(Step::Mounts, at)
             }
         }
     }
@@ -225,7 +239,8 @@ impl Builder<'_> {
                 let tree = open_tree(rustix::fs::CWD, "/proc", clone_flags()).on(Step::Proc, at)?;
                 let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
                 set_mount_attributes(&tree, attr).on(Step::Proc, at)?;
-                let detail = format!("/proc is the host's, read-only: the kernel refused a fresh one ({error})");
+                let detail =
+                    format!("/proc is the host's, read-only: the kernel refused a fresh one ({error})");
                 reporter.layer(LayerName::PidNs, LayerStatus::Partial, detail);
                 (tree, false)
             }
@@ -239,7 +254,8 @@ impl Builder<'_> {
             fs::write(path, "0").map_err(errno).on(Step::Proc, path)?;
         }
         for name in PROC_READ_ONLY.into_iter().filter(|_| fresh) {
-            let Some(tree) = present(open_tree(&proc, name, clone_flags())).on(Step::Proc, at.join(name))? else {
+            let Some(tree) = present(open_tree(&proc, name, clone_flags())).on(Step::Proc, at.join(name))?
+            else {
                 continue;
             };
             let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
@@ -288,7 +304,7 @@ fn approved(path: &UnixPath, id: Option<&FileId>) -> StepResult<OwnedFd> {
 
 fn compare(file: &OwnedFd, path: &UnixPath, id: Option<&FileId>) -> StepResult<()> {
     let Some(approved) = id else { return Ok(()) };
-    let found = identify(file).map_err(errno).on(Step::Mounts, path)?;
+    let found = identity::of_fd(file).map_err(errno).on(Step::Mounts, path)?;
     if found == *approved {
         return Ok(());
     }
@@ -324,7 +340,11 @@ fn tmpfs(mode: u32, size: u64) -> Result<OwnedFd, Errno> {
     fsconfig_set_string(&fs, "size", size.to_string())?;
     fsconfig_set_string(&fs, "mode", format!("{mode:o}"))?;
     fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+    fsmount(
+        &fs,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
 }
 
 fn devpts() -> Result<OwnedFd, Errno> {
@@ -332,14 +352,19 @@ fn devpts() -> Result<OwnedFd, Errno> {
     fsconfig_set_string(&fs, "ptmxmode", "0666")?;
     fsconfig_set_string(&fs, "mode", "0620")?;
     fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC)
+    fsmount(
+        &fs,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
+    )
 }
 
 fn fresh_proc() -> Result<OwnedFd, Errno> {
     let fs = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(&fs)?;
-    let attr =
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC;
+    let attr = MountAttrFlags::MOUNT_ATTR_NOSUID
+        | MountAttrFlags::MOUNT_ATTR_NODEV
+        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
     fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attr)
 }
 
@@ -351,7 +376,11 @@ fn overlay(lower: &UnixPath, upper: &UnixPath, work: &UnixPath) -> Result<OwnedF
     // The marks of overlayfs as an unprivileged user may write them.
     fsconfig_set_flag(&fs, "userxattr")?;
     fsconfig_create(&fs)?;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV)
+    fsmount(
+        &fs,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
+    )
 }
 
 /// overlayfs separates lower directories by colons.
@@ -364,6 +393,23 @@ fn escaped(path: &UnixPath) -> Vec<u8> {
         out.push(byte);
     }
     out
+}
+
+/// Opens a regular file anew, read-only and on a read-only mount of its own, at the same position.
+pub(super) fn reopen_read_only(file: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let link = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let path = rustix::fs::readlink(&link, Vec::new())?;
+    let found = open_canonical(rustix::fs::CWD, path.as_bytes(), false)?;
+    if identity::of_fd(&found).map_err(errno)? != identity::of_fd(file).map_err(errno)? {
+        return Err(Errno::STALE);
+    }
+    let mount = open_tree(&found, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)?;
+    set_mount_attributes(&mount, MountAttr { read_only: true, no_devices: true, recursive: true })?;
+    let reopened = format!("/proc/self/fd/{}", mount.as_raw_fd());
+    let reopened = rustix::fs::open(reopened, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let position = rustix::fs::seek(file, SeekFrom::Current(0))?;
+    rustix::fs::seek(&reopened, SeekFrom::Start(position))?;
+    Ok(reopened)
 }
 
 /// pivot_root(2) of the new root onto itself puts the old one on top, from where it is detached.

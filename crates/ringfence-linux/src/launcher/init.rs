@@ -1,14 +1,16 @@
 //! PID 1 of the box: steps *idmap*, *loopback* and *init*, and what it does from then on.
 
+use std::convert::Infallible;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
 use ringfence_types::{LayerName, LayerStatus, Step};
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
 use rustix::pty::OpenptFlags;
-use rustix::thread::CapabilitySets;
+use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::process::errno;
 use super::report::{At, Event, Order, Reporter, StepResult};
@@ -21,11 +23,11 @@ const HOST_NAME: &[u8] = b"ringfence";
 /// Sets up the box and starts the target. Returns only if a step fails.
 pub(super) fn run(
     request: &Request,
-    streams: StdStreams,
+    mut streams: StdStreams,
     control: OwnedFd,
     reporter: &mut Reporter,
     gate: Option<OwnedFd>,
-) -> StepResult<std::convert::Infallible> {
+) -> StepResult<Infallible> {
     // The launcher has one thread, so its end is the end of the process.
     let follow_launcher = || rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     follow_launcher().at(Step::Clone)?;
@@ -36,8 +38,9 @@ pub(super) fn run(
     // A change of identity clears the signal.
     follow_launcher().at(Step::Idmap)?;
 
+    reopen_input(request, &mut streams, &control)?;
     // The plan's modes are meant as written.
-    let umask = rustix::process::umask(rustix::fs::Mode::empty());
+    let umask = rustix::process::umask(Mode::empty());
     filesystem::build(request, reporter)?;
 
     request.fault_point(Step::Loopback)?;
@@ -49,7 +52,7 @@ pub(super) fn run(
 
     request.fault_point(Step::Init)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
-    let terminal = if request.wants_terminal() { Some(inner_terminal(&control)?) } else { None };
+    let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
     match sys::fork().on(Step::Init, "target")? {
         None => {
@@ -57,9 +60,10 @@ pub(super) fn run(
             target::run(request, streams, terminal, reporter)
         }
         Some(pid) => {
-            drop((streams, terminal));
+            drop(streams);
             // The target has its own copy of the pipe; what goes wrong from here on ends the box.
-            reap(request, pid, &control, reporter, all_signals)
+            let terminal = terminal.map(|terminal| terminal.slave);
+            Reaper { target: pid, control, terminal, signals: all_signals }.run(request)
         }
     }
 }
@@ -89,7 +93,8 @@ fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> S
             Some(Order::Go) => {}
             _ => return Err(Errno::PIPE).on(Step::Idmap, "the supervisor"),
         }
-        let (uid, gid) = (rustix::process::Uid::from_raw(identity.uid), rustix::process::Gid::from_raw(identity.gid));
+        let (uid, gid) =
+            (rustix::process::Uid::from_raw(identity.uid), rustix::process::Gid::from_raw(identity.gid));
         rustix::thread::set_thread_res_gid(gid, gid, gid).on(Step::Idmap, format!("gid {}", identity.gid))?;
         rustix::thread::set_thread_res_uid(uid, uid, uid).on(Step::Idmap, format!("uid {}", identity.uid))?;
     } else {
@@ -106,66 +111,158 @@ fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> S
     let status = if own { LayerStatus::Enforced } else { LayerStatus::Missing };
     let detail = match extra {
         0 => format!("uid {}, gid {}", identity.uid, identity.gid),
-        _ => format!("uid {}, gid {}; {extra} supplementary groups of the caller remain", identity.uid, identity.gid),
+        _ => format!(
+            "uid {}, gid {}; {extra} supplementary groups of the caller remain",
+            identity.uid, identity.gid
+        ),
     };
     reporter.layer(LayerName::UserNs, status, detail);
     Ok(())
 }
 
+/// A file that is standard input could be opened again for writing through `/proc/self/fd/0`: the target gets
+/// one that it can only read, on a mount that is read-only. A pipe takes its place where that is impossible.
+fn reopen_input(request: &Request, streams: &mut StdStreams, control: &OwnedFd) -> StepResult<()> {
+    let [Some(input), ..] = &mut streams.fds else { return Ok(()) };
+    if !request.input_file {
+        return Ok(());
+    }
+    match (filesystem::reopen_read_only(input), streams.input_pipe.take()) {
+        (Ok(file), _) => *input = file,
+        (Err(_), Some(pipe)) => {
+            *input = pipe;
+            Event::InputPiped.send(control, None).at(Step::Mounts)?;
+        }
+        (Err(error), None) => return Err(error).on(Step::Mounts, "standard input"),
+    }
+    Ok(())
+}
+
+/// The inner terminal's slave, and whether the target starts in its foreground.
+pub(super) struct InnerTerminal {
+    pub(super) slave: OwnedFd,
+    pub(super) foreground: bool,
+}
+
 /// A terminal of the box's own devpts; the master goes to the supervisor, which sets size and modes.
-fn inner_terminal(control: &OwnedFd) -> StepResult<OwnedFd> {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
+fn inner_terminal(control: &OwnedFd) -> StepResult<InnerTerminal> {
     let path = "/dev/pts/ptmx";
-    let open = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY | rustix::fs::OFlags::CLOEXEC;
-    let master = rustix::fs::open(path, open, rustix::fs::Mode::empty()).on(Step::Init, path)?;
+    let open = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let master = rustix::fs::open(path, open, Mode::empty()).on(Step::Init, path)?;
     rustix::pty::unlockpt(&master).on(Step::Init, path)?;
+    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).on(Step::Init, path)?;
     Event::Terminal.send(control, Some(master.as_fd())).at(Step::Init)?;
-    match Order::receive(control).at(Step::Init)? {
-        Some(Order::Go) => {}
+    let foreground = match Order::receive(control).at(Step::Init)? {
+        Some(Order::Go) => true,
+        Some(Order::GoBackground) => false,
         _ => return Err(Errno::PIPE).on(Step::Init, "the supervisor"),
-    }
+    };
     // PID 1 leads the terminal's session, so that the target's process group isn't orphaned and can be stopped.
     rustix::process::setsid().at(Step::Init)?;
     rustix::process::ioctl_tiocsctty(&slave).on(Step::Init, path)?;
-    Ok(slave)
+    Ok(InnerTerminal { slave, foreground })
 }
 
-/// Reaps until the target ends, then ends what is left and reports. Never returns.
-fn reap(
-    request: &Request,
+/// PID 1 from the start of the target on.
+struct Reaper {
     target: Pid,
-    control: &OwnedFd,
-    reporter: &mut Reporter,
+    control: OwnedFd,
+    terminal: Option<OwnedFd>,
     signals: OwnedFd,
-) -> StepResult<std::convert::Infallible> {
-    give_up_rights(request, control, reporter, &signals)?;
-    loop {
-        let mut fds = [PollFd::new(control, PollFlags::IN), PollFd::new(&signals, PollFlags::IN)];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(Errno::INTR) => {}
-            Err(_) => sys::exit_now(1),
-        }
-        let [order, child] = [fds[0].revents(), fds[1].revents()];
-        if !child.is_empty() {
-            sys::drain_signals(&signals);
-            collect(target, control);
-        }
-        if !order.is_empty() {
-            match Order::receive(control) {
-                Ok(Some(Order::Signal(number))) => signal(number, |signal| {
-                    let _ = rustix::process::kill_process(target, signal);
-                }),
-                Ok(Some(Order::SignalGroup(number))) => signal(number, |signal| {
-                    if rustix::process::kill_process_group(target, signal).is_err() {
-                        let _ = rustix::process::kill_process(target, signal);
-                    }
-                }),
-                Ok(Some(Order::Go)) => {}
-                // The supervisor is gone; the kernel ends the rest of the box with PID 1.
-                Ok(None) | Err(_) => sys::exit_now(1),
+}
+
+impl Reaper {
+    /// Reaps until the target ends, then ends what is left and reports. Returns only if a step fails.
+    fn run(&self, request: &Request) -> StepResult<Infallible> {
+        self.give_up_rights(request)?;
+        loop {
+            let mut fds =
+                [PollFd::new(&self.control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => sys::exit_now(1),
+            }
+            let [order, child] = [fds[0].revents(), fds[1].revents()];
+            if !child.is_empty() {
+                sys::drain_signals(&self.signals);
+                self.collect();
+            }
+            if !order.is_empty() {
+                match Order::receive(&self.control) {
+                    Ok(Some(order)) => self.obey(order),
+                    // The supervisor is gone; the kernel ends the rest of the box with PID 1.
+                    Ok(None) | Err(_) => sys::exit_now(1),
+                }
             }
         }
+    }
+
+    /// PID 1 keeps no descriptor but its channels, no environment, no capability and few system calls:
+    /// otherwise `/proc/1` and ptrace(2) would be ways out.
+    fn give_up_rights(&self, request: &Request) -> StepResult<()> {
+        sys::clear_arguments_and_environment();
+        let mut keep = vec![self.control.as_fd(), self.signals.as_fd()];
+        keep.extend(self.terminal.as_ref().map(AsFd::as_fd));
+        sys::close_all_but(&keep).at(Step::Init)?;
+        rustix::thread::set_no_new_privs(true).at(Step::Init)?;
+        let none = CapabilitySet::empty();
+        let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
+        rustix::thread::set_capabilities(None, none).at(Step::Init)?;
+        target::install(&request.plan.init_seccomp).at(Step::Init)
+    }
+
+    fn obey(&self, order: Order) {
+        match order {
+            Order::Signal(number) => signal(number, |signal| {
+                let _ = rustix::process::kill_process(self.target, signal);
+            }),
+            Order::SignalGroup(number) => signal(number, |signal| self.signal_group(signal)),
+            Order::Continue { foreground } => {
+                if let Some(terminal) = &self.terminal {
+                    let group = if foreground { self.target } else { Pid::INIT };
+                    // Fails if the group is gone, and then nobody needs the terminal.
+                    let _ = rustix::termios::tcsetpgrp(terminal, group);
+                }
+                self.signal_group(Signal::CONT);
+            }
+            Order::Go | Order::GoBackground => {}
+        }
+    }
+
+    /// The target leads its group from before its exec on; until then it is alone.
+    fn signal_group(&self, signal: Signal) {
+        if rustix::process::kill_process_group(self.target, signal).is_err() {
+            let _ = rustix::process::kill_process(self.target, signal);
+        }
+    }
+
+    /// Waits for whatever ended. When the target did, everything else ends too.
+    fn collect(&self) {
+        while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG | WaitOptions::UNTRACED)
+        {
+            if pid != self.target {
+                continue;
+            }
+            match status.stopping_signal() {
+                Some(signal) => {
+                    let _ = Event::Stopped(signal).send(&self.control, None);
+                }
+                None => self.end(status),
+            }
+        }
+    }
+
+    fn end(&self, status: WaitStatus) -> ! {
+        // ESRCH: the target was alone.
+        let _ = sys::kill_all();
+        while rustix::process::wait(WaitOptions::empty()).is_ok() {}
+        let event = match status.exit_status() {
+            Some(code) => Event::Exited(code),
+            None => Event::Killed(status.terminating_signal().unwrap_or(0)),
+        };
+        let _ = event.send(&self.control, None);
+        sys::exit_now(0)
     }
 }
 
@@ -173,53 +270,4 @@ fn signal(number: i32, send: impl FnOnce(Signal)) {
     if let Some(signal) = Signal::from_named_raw(number) {
         send(signal);
     }
-}
-
-/// Waits for whatever ended. When the target did, everything else ends too.
-fn collect(target: Pid, control: &OwnedFd) {
-    let options = WaitOptions::NOHANG | WaitOptions::UNTRACED;
-    while let Ok(Some((pid, status))) = rustix::process::wait(options) {
-        if pid != target {
-            continue;
-        }
-        if let Some(signal) = status.stopping_signal() {
-            let _ = Event::Stopped(signal).send(control, None);
-        } else {
-            end(status, control);
-        }
-    }
-}
-
-fn end(status: WaitStatus, control: &OwnedFd) -> ! {
-    // ESRCH: the target was alone.
-    let _ = sys::kill_all();
-    while rustix::process::wait(WaitOptions::empty()).is_ok() {}
-    let event = match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Event::Exited(code),
-        (None, Some(signal)) => Event::Killed(signal),
-        (None, None) => Event::Killed(0),
-    };
-    let _ = event.send(control, None);
-    sys::exit_now(0)
-}
-
-/// PID 1 keeps no descriptor but its channel, no environment, no capability and few system calls: otherwise
-/// `/proc/1` and ptrace(2) would be ways out.
-fn give_up_rights(
-    request: &Request,
-    control: &OwnedFd,
-    reporter: &mut Reporter,
-    signals: &OwnedFd,
-) -> StepResult<()> {
-    sys::clear_environment();
-    let _ = reporter;
-    sys::close_all_but(&[control.as_fd(), signals.as_fd()]).at(Step::Init)?;
-    rustix::thread::set_no_new_privs(true).at(Step::Init)?;
-    let none = CapabilitySets { effective: empty(), permitted: empty(), inheritable: empty() };
-    rustix::thread::set_capabilities(None, none).at(Step::Init)?;
-    target::install(&request.plan.init_seccomp).at(Step::Init)
-}
-
-fn empty() -> rustix::thread::CapabilitySet {
-    rustix::thread::CapabilitySet::empty()
 }

@@ -33,14 +33,15 @@ use std::os::fd::OwnedFd;
 
 use ringfence_plan::LinuxPlan;
 use ringfence_plan::linux::Target;
-use ringfence_types::Step;
+use ringfence_types::{LayerName, Step};
+#[cfg(feature = "fault-injection")]
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use process::{Launched, launch};
+pub(crate) use process::{Launched, end, launch, wait};
 pub use remote::init;
 pub(crate) use remote::{RemoteLauncher, can_launch};
-pub(crate) use report::{At, Event, Fault, FaultKind, Order, Reporter, SetUp, SetUpReader, StepResult};
+pub(crate) use report::{Event, Fault, FaultKind, Order, SetUp, SetUpReader, StepResult};
 
 /// All that the launcher needs, as one message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,6 +50,10 @@ pub(crate) struct Request {
     pub(crate) target: Target,
     /// Which of the target's standard streams are the inner terminal.
     pub(crate) terminal: [bool; 3],
+    /// Standard input is a regular file, to be opened anew.
+    pub(crate) input_file: bool,
+    /// Layers without which the program does not start.
+    pub(crate) required: Vec<LayerName>,
     /// Signal mask of the target (bit n-1 is signal n).
     pub(crate) signal_mask: u64,
     /// Step that is to fail.
@@ -78,6 +83,18 @@ impl Request {
     }
 }
 
-/// The target's standard streams; `None` keeps the launcher's own.
-pub(crate) type StdStreams = [Option<OwnedFd>; 3];
+/// What the target's standard streams are made of.
+#[derive(Debug, Default)]
+pub(crate) struct StdStreams {
+    /// Standard input, output and error; `None` is the inner terminal.
+    pub(crate) fds: [Option<OwnedFd>; 3],
+    /// Takes the place of a file that can't be opened anew as standard input.
+    pub(crate) input_pipe: Option<OwnedFd>,
+}
 
+/// The step that a test wants to fail.
+#[cfg(feature = "fault-injection")]
+pub(crate) fn injected_fault() -> Option<Step> {
+    let name = std::env::var("RINGFENCE_TEST_FAIL_AT").ok()?;
+    Step::ALL.into_iter().find(|step| step.name() == name)
+}

@@ -18,9 +18,7 @@ use crate::sys::{self, CloneOutcome};
 /// A box that is being set up or runs.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// PID 1 of the box.
-    pub(crate) pid: Pid,
-    /// Its pidfd.
+    /// Pidfd of the box's PID 1.
     pub(crate) pidfd: OwnedFd,
     /// Carries [`Event`](super::Event)s and [`Order`]s. Closing it ends the run.
     pub(crate) control: OwnedFd,
@@ -38,24 +36,20 @@ pub(crate) struct BoxEnds {
 /// Starts the box. The caller must be single-threaded, and becomes the parent of PID 1.
 pub(crate) fn launch(request: &Request, streams: StdStreams) -> StepResult<Launched> {
     let (control, set_up, ends) = channels()?;
-    let (pid, pidfd) = launch_with(request, streams, ends)?;
-    Ok(Launched { pid, pidfd, control, set_up })
+    let pidfd = launch_with(request, streams, ends)?;
+    Ok(Launched { pidfd, control, set_up })
 }
 
 /// Makes the channels: the supervisor's ends and the box's.
 pub(crate) fn channels() -> StepResult<(OwnedFd, OwnedFd, BoxEnds)> {
-    let (ours, theirs) =
-        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).at(Step::Prepare)?;
+    let (ours, theirs) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+        .at(Step::Prepare)?;
     let (read, write) = pipe_with(PipeFlags::CLOEXEC).at(Step::Prepare)?;
     Ok((ours, read, BoxEnds { control: theirs, set_up: write }))
 }
 
 /// [`launch`] with channels that exist.
-pub(crate) fn launch_with(
-    request: &Request,
-    streams: StdStreams,
-    ends: BoxEnds,
-) -> StepResult<(Pid, OwnedFd)> {
+pub(crate) fn launch_with(request: &Request, streams: StdStreams, ends: BoxEnds) -> StepResult<OwnedFd> {
     prepare(request)?;
     request.fault_point(Step::Clone)?;
     // Only the parent's copy of this end can tell PID 1 that the maps are written.
@@ -83,7 +77,7 @@ pub(crate) fn launch_with(
                     return Err(fault);
                 }
             }
-            Ok((pid, pidfd))
+            Ok(pidfd)
         }
     }
 }
@@ -92,7 +86,8 @@ pub(crate) fn launch_with(
 fn in_the_box(request: &Request, streams: StdStreams, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
     let BoxEnds { control, set_up } = ends;
     let mut reporter = Reporter::new(set_up);
-    let outcome = catch_unwind(AssertUnwindSafe(|| init::run(request, streams, control, &mut reporter, gate)));
+    let outcome =
+        catch_unwind(AssertUnwindSafe(|| init::run(request, streams, control, &mut reporter, gate)));
     let fault = match outcome {
         Ok(Err(fault)) => fault,
         Err(_) => Fault::new(Step::Init, Errno::NOTRECOVERABLE, Some("the launcher panicked".to_owned())),
@@ -148,7 +143,13 @@ fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
 
 /// Ends a box and waits for it.
 pub(crate) fn end(pidfd: &OwnedFd) {
+    // A box that has ended already is only waited for.
     let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
+    wait(pidfd);
+}
+
+/// Waits for a box that is ending.
+pub(crate) fn wait(pidfd: &OwnedFd) {
     let _ = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
 }
 

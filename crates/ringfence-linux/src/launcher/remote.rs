@@ -17,20 +17,22 @@ use ringfence_types::Step;
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use rustix::process::{WaitId, WaitIdOptions};
 
 use super::process::{BoxEnds, channels, errno, launch_with};
-use super::report::{At, Fault, Reporter, StepResult};
+use super::report::{At, Reporter, StepResult};
 use super::{Request, StdStreams};
 use crate::sys;
 
 /// The launcher's whole argv. It only says what the process is.
 const NAME: &str = "ringfence-launcher";
-const SEALS: SealFlags = SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
-/// Request, set-up pipe, and the three standard streams.
-const DESCRIPTORS: usize = 5;
+const SEALS: SealFlags =
+    SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
+/// Request, set-up pipe, the three standard streams and the pipe for the first of them.
+const DESCRIPTORS: usize = 6;
 
 static INITIALISED: AtomicBool = AtomicBool::new(false);
 
@@ -50,7 +52,8 @@ pub(crate) fn can_launch() -> bool {
 }
 
 fn is_our_socket() -> bool {
-    rustix::net::sockopt::socket_type(rustix::stdio::stdin()).is_ok_and(|kind| kind == rustix::net::SocketType::SEQPACKET)
+    rustix::net::sockopt::socket_type(rustix::stdio::stdin())
+        .is_ok_and(|kind| kind == rustix::net::SocketType::SEQPACKET)
 }
 
 /// A launcher process, seen from the host.
@@ -65,7 +68,11 @@ pub(crate) struct RemoteLauncher {
 
 impl RemoteLauncher {
     /// Starts `binary` (else this process's own) as the launcher of `request`.
-    pub(crate) fn start(binary: Option<&PathBuf>, request: &Request, streams: &StdStreams) -> StepResult<Self> {
+    pub(crate) fn start(
+        binary: Option<&PathBuf>,
+        request: &Request,
+        streams: &StdStreams,
+    ) -> StepResult<Self> {
         let (control, set_up, ends) = channels()?;
         let plan = sealed(request)?;
         let mut child = Command::new(binary.map_or_else(|| PathBuf::from("/proc/self/exe"), Clone::clone))
@@ -77,9 +84,10 @@ impl RemoteLauncher {
             .spawn()
             .map_err(errno)
             .on(Step::Prepare, "the launcher")?;
-        let [stdin, stdout, stderr] = streams;
+        // A message has a fixed number of descriptors; one that stands for nothing is not looked at.
         let null = dev_null().on(Step::Prepare, "/dev/null")?;
-        let fds = [plan.as_fd(), ends.set_up.as_fd(), or(stdin, &null), or(stdout, &null), or(stderr, &null)];
+        let [stdin, stdout, stderr] = streams.fds.each_ref().map(|fd| or(fd, &null));
+        let fds = [plan.as_fd(), ends.set_up.as_fd(), stdin, stdout, stderr, or(&streams.input_pipe, &null)];
         if let Err(fault) = send(&control, &fds).on(Step::Prepare, "the launcher") {
             let _ = child.kill();
             let _ = child.wait();
@@ -122,7 +130,7 @@ fn serve() -> ! {
             // The box's end of the pipe has to close when the program starts; this copy is for our own faults.
             let report = rustix::io::fcntl_dupfd_cloexec(&ends.set_up, 3);
             match launch_with(&request, streams, ends) {
-                Ok((_, pidfd)) => {
+                Ok(pidfd) => {
                     drop(report);
                     let ended = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
                     i32::from(ended.is_err())
@@ -145,7 +153,12 @@ fn receive() -> io::Result<(Request, StdStreams, BoxEnds)> {
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
     let mut byte = [0];
-    rustix::net::recvmsg(&control, &mut [IoSliceMut::new(&mut byte)], &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+    rustix::net::recvmsg(
+        &control,
+        &mut [IoSliceMut::new(&mut byte)],
+        &mut ancillary,
+        RecvFlags::CMSG_CLOEXEC,
+    )?;
     let fds: Vec<OwnedFd> = ancillary
         .drain()
         .filter_map(|message| match message {
@@ -154,7 +167,8 @@ fn receive() -> io::Result<(Request, StdStreams, BoxEnds)> {
         })
         .flatten()
         .collect();
-    let Ok([plan, set_up, stdin, stdout, stderr]) = <[OwnedFd; DESCRIPTORS]>::try_from(fds) else {
+    let Ok([plan, set_up, stdin, stdout, stderr, input_pipe]) = <[OwnedFd; DESCRIPTORS]>::try_from(fds)
+    else {
         return Err(io::ErrorKind::InvalidData.into());
     };
     // Only the host can have made this; a plan that could still change is not taken.
@@ -165,8 +179,15 @@ fn receive() -> io::Result<(Request, StdStreams, BoxEnds)> {
     let mut plan = File::from(plan);
     io::Seek::rewind(&mut plan)?;
     plan.read_to_end(&mut bytes)?;
-    let request = postcard::from_bytes(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    let request: Request = postcard::from_bytes(&bytes).map_err(|_| io::ErrorKind::InvalidData)?;
     // The socket must end with PID 1, not with this process.
     rustix::stdio::dup2_stdin(dev_null()?)?;
-    Ok((request, [Some(stdin), Some(stdout), Some(stderr)], BoxEnds { control, set_up }))
+    let mut streams =
+        StdStreams { fds: [Some(stdin), Some(stdout), Some(stderr)], input_pipe: Some(input_pipe) };
+    for (stream, is_terminal) in streams.fds.iter_mut().zip(request.terminal) {
+        if is_terminal {
+            *stream = None;
+        }
+    }
+    Ok((request, streams, BoxEnds { control, set_up }))
 }

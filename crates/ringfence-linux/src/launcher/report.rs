@@ -10,7 +10,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use ringfence_types::{Layer, LayerName, LayerStatus, Step};
 use rustix::io::Errno;
 use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags,
 };
 use serde::{Deserialize, Serialize};
 
@@ -34,6 +35,8 @@ pub(crate) enum FaultKind {
     NotFound,
     /// The program is there and can't be executed.
     NotExecutable,
+    /// This layer is required and not fully in force.
+    Required(LayerName, LayerStatus),
 }
 
 pub(crate) type StepResult<T> = Result<T, Fault>;
@@ -79,10 +82,6 @@ pub(crate) struct Reporter {
 impl Reporter {
     pub(crate) fn new(pipe: OwnedFd) -> Self {
         Self { pipe: pipe.into(), layers: Vec::with_capacity(16) }
-    }
-
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.pipe.as_fd()
     }
 
     pub(crate) fn layer(&mut self, name: LayerName, status: LayerStatus, detail: impl Into<String>) {
@@ -149,13 +148,19 @@ pub(crate) enum Event {
     Killed(i32),
     /// A signal stopped the target.
     Stopped(i32),
+    /// The file that is standard input can't be opened anew: the target reads the pipe that came with it.
+    InputPiped,
 }
 
 /// From the supervisor to PID 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// Go on: the id maps are written, or the inner terminal is set up.
+    /// Go on: the id maps are written, or the inner terminal is set up and the target is in its foreground.
     Go,
+    /// Go on: the inner terminal is set up, and the target is in its background.
+    GoBackground,
+    /// Continue the target after a stop, in the foreground of its terminal or in its background.
+    Continue { foreground: bool },
     /// Send this signal to the target.
     Signal(i32),
     /// Send this signal to the target's process group.
@@ -171,6 +176,7 @@ impl Event {
             Self::Exited(status) => (2, status),
             Self::Killed(signal) => (3, signal),
             Self::Stopped(signal) => (4, signal),
+            Self::InputPiped => (5, 0),
         };
         encode(tag, value)
     }
@@ -182,6 +188,7 @@ impl Event {
             2 => Some(Self::Exited(value)),
             3 => Some(Self::Killed(value)),
             4 => Some(Self::Stopped(value)),
+            5 => Some(Self::InputPiped),
             _ => None,
         }
     }
@@ -220,6 +227,8 @@ impl Order {
             Self::Go => (1, 0),
             Self::Signal(signal) => (2, signal),
             Self::SignalGroup(signal) => (3, signal),
+            Self::GoBackground => (4, 0),
+            Self::Continue { foreground } => (5, foreground.into()),
         };
         send(socket, encode(tag, value), None)
     }
@@ -236,6 +245,8 @@ impl Order {
             1 => Ok(Some(Self::Go)),
             2 => Ok(Some(Self::Signal(value))),
             3 => Ok(Some(Self::SignalGroup(value))),
+            4 => Ok(Some(Self::GoBackground)),
+            5 => Ok(Some(Self::Continue { foreground: value != 0 })),
             _ => Err(Errno::BADMSG),
         }
     }
@@ -297,7 +308,9 @@ mod tests {
 
     #[test]
     fn events_and_orders_come_back() {
-        for event in [Event::Terminal, Event::Exited(42), Event::Killed(9), Event::Stopped(20)] {
+        for event in
+            [Event::Terminal, Event::Exited(42), Event::Killed(9), Event::Stopped(20), Event::InputPiped]
+        {
             assert_eq!(Event::decode(event.encode()), Some(event));
         }
         assert_eq!(Event::decode([0; MESSAGE]), None);

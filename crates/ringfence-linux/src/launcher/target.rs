@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use landlock::{
@@ -10,12 +10,13 @@ use landlock::{
     RulesetError, RulesetStatus, Scope,
 };
 use ringfence_plan::linux::{LandlockAccess, LandlockPlan, seccomp};
-use ringfence_types::{LayerName, LayerStatus, Step, UnixPath};
+use ringfence_types::{LayerName, LayerReport, LayerStatus, Step, UnixPath};
 use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
+use super::init::InnerTerminal;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::{Request, StdStreams};
 use crate::sys;
@@ -24,14 +25,15 @@ use crate::sys;
 pub(super) fn run(
     request: &Request,
     streams: StdStreams,
-    terminal: Option<OwnedFd>,
+    terminal: Option<InnerTerminal>,
     reporter: &mut Reporter,
 ) -> StepResult<Infallible> {
     request.fault_point(Step::Limits)?;
     session(terminal.as_ref())?;
     let cwd = request.plan.cwd.to_string();
-    rustix::process::chdir(request.plan.cwd.as_bytes()).on(Step::Limits, format!("working directory {cwd}"))?;
-    standard_streams(request, streams, terminal)?;
+    rustix::process::chdir(request.plan.cwd.as_bytes())
+        .on(Step::Limits, format!("working directory {cwd}"))?;
+    standard_streams(streams, terminal)?;
     limits(request, reporter)?;
 
     request.fault_point(Step::Caps)?;
@@ -44,42 +46,44 @@ pub(super) fn run(
     restrict_calls(request, reporter)?;
 
     request.fault_point(Step::Exec)?;
+    check_required(request, reporter)?;
     sys::default_sigpipe();
     sys::set_signal_mask(request.signal_mask).at(Step::Exec)?;
     reporter.send_layers();
     Err(exec(request))
 }
 
-/// With a terminal: a process group of its own in PID 1's session, in the foreground. Without: a new session.
-fn session(terminal: Option<&OwnedFd>) -> StepResult<()> {
+/// With a terminal: a process group of its own in PID 1's session. Without: a new session.
+fn session(terminal: Option<&InnerTerminal>) -> StepResult<()> {
     match terminal {
         None => rustix::process::setsid().map(drop).on(Step::Limits, "session"),
         Some(terminal) => {
             rustix::process::setpgid(None, None).on(Step::Limits, "process group")?;
+            if !terminal.foreground {
+                return Ok(());
+            }
             // Every signal is blocked still, so taking the foreground can't stop us.
-            rustix::termios::tcsetpgrp(terminal, rustix::process::getpid()).on(Step::Limits, "terminal")
+            rustix::termios::tcsetpgrp(&terminal.slave, rustix::process::getpid())
+                .on(Step::Limits, "terminal")
         }
     }
 }
 
-fn standard_streams(request: &Request, streams: StdStreams, terminal: Option<OwnedFd>) -> StepResult<()> {
-    let mut sources: StdStreams = [None, None, None];
-    for (number, stream) in streams.into_iter().enumerate() {
-        let inner = terminal.as_ref().filter(|_| request.terminal[number]).map(AsFd::as_fd);
-        let Some(source) = inner.or(stream.as_ref().map(AsFd::as_fd)) else { continue };
-        // Out of the way first: a source may itself be one of 0, 1 and 2.
-        sources[number] = Some(rustix::io::fcntl_dupfd_cloexec(source, 3).on(Step::Limits, "standard streams")?);
-    }
-    for (number, source) in sources.into_iter().enumerate() {
-        let Some(source) = source else { continue };
-        let done = match number {
-            0 => rustix::stdio::dup2_stdin(source),
-            1 => rustix::stdio::dup2_stdout(source),
-            _ => rustix::stdio::dup2_stderr(source),
+fn standard_streams(streams: StdStreams, terminal: Option<InnerTerminal>) -> StepResult<()> {
+    let terminal = terminal.as_ref().map(|terminal| terminal.slave.as_fd());
+    let mut sources = Vec::with_capacity(3);
+    for stream in &streams.fds {
+        let Some(source) = stream.as_ref().map(AsFd::as_fd).or(terminal) else {
+            return Err(Errno::BADF).on(Step::Limits, "standard streams");
         };
-        done.on(Step::Limits, "standard streams")?;
+        // Out of the way first: a source may itself be one of 0, 1 and 2.
+        sources.push(rustix::io::fcntl_dupfd_cloexec(source, 3).on(Step::Limits, "standard streams")?);
     }
-    Ok(())
+    let [stdin, stdout, stderr] = [&sources[0], &sources[1], &sources[2]];
+    rustix::stdio::dup2_stdin(stdin)
+        .and_then(|()| rustix::stdio::dup2_stdout(stdout))
+        .and_then(|()| rustix::stdio::dup2_stderr(stderr))
+        .on(Step::Limits, "standard streams")
 }
 
 fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
@@ -166,7 +170,8 @@ fn landlock(plan: &LandlockPlan) -> StepResult<RulesetStatus> {
     let mut created = ruleset.create().map_err(ruleset_error)?;
     for rule in plan.rules.iter().flatten() {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = rustix::fs::open(rule.path.as_bytes(), flags, Mode::empty()).on(Step::Landlock, &rule.path)?;
+        let file =
+            rustix::fs::open(rule.path.as_bytes(), flags, Mode::empty()).on(Step::Landlock, &rule.path)?;
         let mode = rustix::fs::fstat(&file).on(Step::Landlock, &rule.path)?.st_mode;
         let mut access = match rule.access {
             LandlockAccess::List => AccessFs::ReadDir.into(),
@@ -184,7 +189,7 @@ fn landlock(plan: &LandlockPlan) -> StepResult<RulesetStatus> {
         }
     }
     // no_new_privs is set already.
-    let status = created.set_no_new_privs(false).restrict_self().map_err(ruleset_error)?;
+    let status = created.no_new_privs(false).restrict_self().map_err(ruleset_error)?;
     Ok(status.ruleset)
 }
 
@@ -196,7 +201,8 @@ fn stream_access(stream: std::os::fd::BorrowedFd<'_>, abi: ABI) -> Option<landlo
         return None;
     }
     let flags = rustix::fs::fcntl_getfl(stream).ok()?;
-    let read = AccessFs::from_read(abi) & AccessFs::from_file(abi) & !landlock::BitFlags::from(AccessFs::Execute);
+    let read =
+        AccessFs::from_read(abi) & AccessFs::from_file(abi) & !landlock::BitFlags::from(AccessFs::Execute);
     let write = AccessFs::from_write(abi) & AccessFs::from_file(abi);
     Some(match flags & OFlags::RWMODE {
         OFlags::WRONLY => write,
@@ -210,7 +216,7 @@ fn ruleset_error(error: RulesetError) -> Fault {
 }
 
 /// The system's error number, wherever in the chain it is.
-fn last_errno(error: &dyn std::error::Error) -> Errno {
+fn last_errno(error: &(dyn std::error::Error + 'static)) -> Errno {
     let mut source = Some(error);
     while let Some(error) = source {
         if let Some(errno) = error.downcast_ref::<std::io::Error>().and_then(Errno::from_io_error) {
@@ -233,6 +239,19 @@ fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
     };
     reporter.layer(LayerName::SocketGate, status, detail);
     Ok(())
+}
+
+/// The last moment at which a missing layer can keep the program from starting.
+fn check_required(request: &Request, reporter: &Reporter) -> StepResult<()> {
+    let mut report = LayerReport::new();
+    for layer in reporter.layers() {
+        report.record(layer.name, layer.status, layer.detail.clone());
+    }
+    let Some((name, status)) = report.first_unmet(&request.required) else { return Ok(()) };
+    let detail = report.get(name).map(|layer| layer.detail.clone()).unwrap_or_default();
+    let mut fault = Fault::new(Step::Exec, Errno::OPNOTSUPP, Some(detail));
+    fault.kind = FaultKind::Required(name, status);
+    Err(fault)
 }
 
 /// Installs a filter for this thread; no_new_privs must be set.

@@ -7,6 +7,7 @@ mod filter;
 mod mount;
 mod net;
 mod process;
+mod signal;
 
 pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork};
 pub(crate) use exec::execve;
@@ -14,8 +15,12 @@ pub(crate) use filter::{Instruction, install_filter, landlock_abi};
 pub(crate) use mount::{MountAttr, set_mount_attributes};
 pub(crate) use net::loopback_up;
 pub(crate) use process::{
-    block_all_signals, clear_environment, close_all_but, close_on_exec_above, default_sigpipe, drain_signals,
-    exit_now, kill_all, set_signal_mask,
+    block_all_signals, clear_arguments_and_environment, close_all_but, close_on_exec_above, default_sigpipe,
+    drain_signals, exit_now, kill_all, set_signal_mask,
+};
+pub(crate) use signal::{
+    Quiet, block_signals, discard_pending_signal, is_signal_ignored, pending_signals, signal_bit, signal_fd,
+    unblock_signals,
 };
 
 use rustix::io::Errno;

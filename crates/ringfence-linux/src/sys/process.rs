@@ -91,12 +91,14 @@ pub(crate) fn kill_all() -> Result<(), Errno> {
     checked(unsafe { libc::kill(-1, Signal::KILL.as_raw()) }.into()).map(drop)
 }
 
-/// Overwrites the environment that this process was started with, which `/proc/PID/environ` would show.
-pub(crate) fn clear_environment() {
+/// Overwrites the arguments and the environment that this process was started with, which `/proc/PID/cmdline`
+/// and `/proc/PID/environ` would show.
+pub(crate) fn clear_arguments_and_environment() {
     unsafe extern "C" {
         static mut environ: *mut *mut libc::c_char;
+        static mut program_invocation_name: *mut libc::c_char;
     }
-    // SAFETY: PID 1 of a box has one thread and reads its environment no more; `environ` is null or points to a
+    // SAFETY: PID 1 of a box has one thread and reads neither any more. `environ` is null or points to a
     // null-terminated array of NUL-terminated strings in writable memory.
     unsafe {
         let mut entry = environ;
@@ -104,6 +106,15 @@ pub(crate) fn clear_environment() {
             let length = libc::strlen(*entry);
             std::ptr::write_bytes(*entry, 0, length);
             entry = entry.add(1);
+        }
+    }
+    // SAFETY: the C library lets `program_invocation_name` point to argv[0]; the kernel puts the strings of argv
+    // one after the other in writable memory and those of the environment behind them (execve(2)).
+    unsafe {
+        let first = program_invocation_name.cast::<u8>();
+        let end = if environ.is_null() { std::ptr::null_mut() } else { (*environ).cast::<u8>() };
+        if !first.is_null() && first < end && end.offset_from(first) < isize::from(i16::MAX) * 64 {
+            std::ptr::write_bytes(first, 0, end.offset_from(first) as usize);
         }
     }
 }

@@ -72,9 +72,8 @@ pub(crate) fn discard_pending_signal(mask: u64) {
 pub(crate) fn signal_fd(mask: u64) -> Result<OwnedFd, Errno> {
     let flags = libc::SFD_CLOEXEC | libc::SFD_NONBLOCK;
     // SAFETY: the mask is 8 bytes, as the size says; -1 asks for a new descriptor.
-    let fd = checked(unsafe {
-        libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, size_of::<u64>(), flags)
-    })?;
+    let fd =
+        checked(unsafe { libc::syscall(libc::SYS_signalfd4, -1, &raw const mask, size_of::<u64>(), flags) })?;
     // SAFETY: the kernel gave a new descriptor that nothing else owns.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }

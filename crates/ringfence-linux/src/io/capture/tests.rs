@@ -19,12 +19,10 @@ fn model(own: &[u8], other: usize, budget: usize) -> Captured {
     }
     let head = limit * 2 / 5;
     let (mut head, mut tail) = (&own[..head], &own[own.len() - (limit - head)..]);
-    for length in 1..=3.min(head.len()) {
-        let end = &head[head.len() - length..];
-        if std::str::from_utf8(end).is_err_and(|error| error.valid_up_to() == 0 && error.error_len().is_none()) {
-            head = &head[..head.len() - length];
-            break;
-        }
+    if let Some(length) =
+        (1..=3.min(head.len())).find(|length| can_be_completed(&head[head.len() - length..]))
+    {
+        head = &head[..head.len() - length];
     }
     let orphans = tail.iter().take_while(|byte| (0x80..0xc0).contains(*byte)).count();
     if orphans <= 3 {
@@ -35,6 +33,16 @@ fn model(own: &[u8], other: usize, budget: usize) -> Captured {
         dropped: (own.len() - head.len() - tail.len()) as u64,
         cut: head.len(),
     }
+}
+
+/// Whether bytes can be put behind `start` so that it becomes one character.
+fn can_be_completed(start: &[u8]) -> bool {
+    [0x80, 0x8f, 0x90, 0x9f, 0xa0, 0xbf].iter().any(|next| {
+        [&[][..], &[0x80], &[0x80, 0x80]].iter().any(|rest| {
+            let bytes = [start, &[*next], rest].concat();
+            std::str::from_utf8(&bytes).is_ok_and(|text| text.chars().count() == 1)
+        })
+    })
 }
 
 /// Feeds both streams chunk by chunk, as [`Capture::handle`] does.
@@ -49,7 +57,7 @@ fn stream(writes: &[(bool, Vec<u8>)], budget: usize) -> (Captured, Captured) {
         for stream in [own, other] {
             assert_eq!(stream.held() as u64, stream.total.min(stream.limit as u64));
             assert!(
-                stream.head.capacity() + stream.tail.capacity() <= stream.limit * 5 / 4 + 2 * FIRST_ALLOCATION
+                stream.head.capacity() + stream.tail.capacity() <= stream.limit * 5 / 4 + FIRST_ALLOCATION
             );
         }
     }

@@ -4,6 +4,7 @@ use super::row::Errno::EPERM;
 use super::row::{Action, Call, Check, Row, call};
 
 const PROT_EXEC: u32 = 4; // <asm-generic/mman-common.h>
+const TIOCSPGRP: u32 = 0x5410; // <asm-generic/ioctls.h>
 
 const fn allow(call: Call, reason: &'static str) -> Row {
     Row::new(Action::Allow, call, reason)
@@ -26,6 +27,10 @@ pub(super) static ROWS: &[Row] = &[
     allow(call!(futex), "locks of the allocator and the standard library"),
     allow(call!(getpid), "needed by raise and abort"),
     allow(call!(gettid), "needed by raise and abort"),
+    allow(call!(ioctl), "give the terminal to the target's job")
+        .when(&[Check::is(1, &[TIOCSPGRP])])
+        .hits(&[&[u32::MAX, TIOCSPGRP]])
+        .misses(&[&[u32::MAX, 0x5412]]),
     allow(call!(kill), "forward signals, end what is left"),
     allow(call!(madvise), "memory"),
     refuse(call!(mmap), "executable memory")

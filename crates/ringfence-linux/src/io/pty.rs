@@ -1,0 +1,315 @@
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::event::PollFlags;
+use rustix::io::{Errno, ioctl_fionbio};
+use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
+use rustix::termios::{
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+};
+
+use super::buffer::{Buffer, Step};
+use super::nonblocking::NonBlocking;
+use super::terminal::Terminal;
+use crate::sys::Quiet;
+
+/// Output under way; small, so that an interrupted program falls silent at once.
+const OUTPUT: usize = 16 * 1024;
+/// Input under way; a terminal holds 4 KiB itself.
+const INPUT: usize = 4 * 1024;
+/// Size of an inner terminal for which there is no outer one.
+const DEFAULT_SIZE: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+
+/// What of a [`PtyRelay`] is ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PtyEnd {
+    Master,
+    Input,
+    Output,
+}
+
+/// Where the input of the inner terminal comes from.
+#[derive(Debug)]
+pub(crate) enum PtyInput {
+    /// The outer terminal, while it is raw.
+    Keyboard,
+    /// Something that ends, passed on as if it were typed.
+    Typed(NonBlocking),
+    /// Nowhere any more.
+    None,
+}
+
+impl PtyInput {
+    /// What is to be read now.
+    fn fd<'a>(&'a self, outer: &'a Option<Terminal>) -> Option<BorrowedFd<'a>> {
+        match self {
+            Self::Keyboard => {
+                outer.as_ref().filter(|outer| outer.is_raw() && outer.is_readable()).map(AsFd::as_fd)
+            }
+            Self::Typed(input) => Some(input.as_fd()),
+            Self::None => None,
+        }
+    }
+}
+
+/// The inner terminal's master side, and the ends that it is relayed to.
+///
+/// The outer terminal is read and made raw either from the start ("eager") or once the box asks for it, which it
+/// does by a background process of the inner terminal that reads or configures it (SIGTTIN, SIGTTOU). Until then
+/// the other programs of the caller's pipeline have the keyboard to themselves.
+#[derive(Debug)]
+pub(crate) struct PtyRelay {
+    inner: Option<Inner>,
+    outer: Option<Terminal>,
+    input: PtyInput,
+    output: Option<NonBlocking>,
+    output_is_terminal: bool,
+    wants_keyboard: bool,
+    downward: Buffer,
+    upward: Buffer,
+    typed_last: u8,
+    /// End-of-file characters still to be typed.
+    ends: usize,
+}
+
+#[derive(Debug)]
+struct Inner {
+    master: OwnedFd,
+    /// Held until the box is dead: without any open slave the master reports a hang-up, also when the box opens
+    /// `/dev/tty` again later.
+    slave: Option<OwnedFd>,
+    /// Output processing that was taken away because the outer terminal does it, not being raw.
+    withheld: bool,
+}
+
+impl PtyRelay {
+    /// A relay that waits for its master. `outer` gives modes and size, and the keys if the input is the keyboard.
+    pub(crate) fn new(
+        outer: Option<Terminal>,
+        input: PtyInput,
+        output: NonBlocking,
+        output_is_terminal: bool,
+        eager: bool,
+    ) -> Self {
+        Self {
+            inner: None,
+            outer,
+            input,
+            output: Some(output),
+            output_is_terminal,
+            wants_keyboard: eager,
+            downward: Buffer::with_capacity(INPUT),
+            upward: Buffer::with_capacity(OUTPUT),
+            typed_last: b'\n',
+            ends: 0,
+        }
+    }
+
+    /// Takes the master of the inner terminal, which must be unlocked: gives it modes and size of the outer one.
+    /// Returns whether the program is to start in the inner terminal's foreground.
+    pub(crate) fn attach(&mut self, master: OwnedFd) -> Result<bool, Errno> {
+        ioctl_fionbio(&master, true)?;
+        let slave =
+            ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+        if let Some(outer) = &self.outer {
+            tcsetattr(&master, OptionalActions::Now, &outer.modes()?)?;
+        }
+        self.inner = Some(Inner { master, slave: Some(slave), withheld: false });
+        self.resize()?;
+        self.take_keyboard()
+    }
+
+    /// The outer terminal's size becomes the inner one's.
+    pub(crate) fn resize(&self) -> Result<(), Errno> {
+        let Some(inner) = &self.inner else { return Ok(()) };
+        match self.outer.as_ref().map_or(Ok(DEFAULT_SIZE), Terminal::size) {
+            Ok(size) => tcsetwinsize(&inner.master, size),
+            // The terminal is gone and has no size.
+            Err(Errno::IO) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The box asks for the keyboard. `false`: this process is in the background and has to be stopped first.
+    pub(crate) fn demand_keyboard(&mut self) -> Result<bool, Errno> {
+        self.wants_keyboard = true;
+        self.take_keyboard()
+    }
+
+    /// Nobody will ever bring this process to the foreground: the box's input is at its end.
+    pub(crate) fn give_up_keyboard(&mut self) {
+        self.end_input();
+    }
+
+    /// Leaves the caller's terminal as it was found, before this process stops.
+    pub(crate) fn suspend(&mut self) {
+        self.outer.iter_mut().for_each(Terminal::suspend);
+        self.output.iter().for_each(NonBlocking::suspend);
+    }
+
+    /// Goes on after a stop. Returns whether the program is to be in the inner terminal's foreground.
+    pub(crate) fn resume(&mut self) -> Result<bool, Errno> {
+        self.outer.iter().for_each(Terminal::resume);
+        self.output.iter().for_each(NonBlocking::resume);
+        self.resize()?;
+        self.take_keyboard()
+    }
+
+    fn take_keyboard(&mut self) -> Result<bool, Errno> {
+        let (PtyInput::Keyboard, Some(outer)) = (&self.input, &mut self.outer) else {
+            self.withhold_output_processing(self.output_is_terminal)?;
+            return Ok(true);
+        };
+        let taken = self.wants_keyboard
+            && match outer.enter_raw() {
+                // The terminal is gone; a signal says so as well.
+                Err(Errno::IO) => false,
+                taken => taken?,
+            };
+        self.withhold_output_processing(self.output_is_terminal && !taken)?;
+        Ok(taken)
+    }
+
+    fn withhold_output_processing(&mut self, withhold: bool) -> Result<(), Errno> {
+        let Some(inner) = self.inner.as_mut().filter(|inner| inner.withheld != withhold) else {
+            return Ok(());
+        };
+        let mut modes = tcgetattr(&inner.master)?;
+        if withhold && !modes.output_modes.contains(OutputModes::OPOST) {
+            return Ok(());
+        }
+        modes.output_modes.set(OutputModes::OPOST, !withhold);
+        tcsetattr(&inner.master, OptionalActions::Now, &modes)?;
+        inner.withheld = withhold;
+        Ok(())
+    }
+
+    /// Names what this relay waits for.
+    pub(crate) fn interest<'a>(&'a self, push: &mut dyn FnMut(PtyEnd, BorrowedFd<'a>, PollFlags)) {
+        if let Some(inner) = &self.inner {
+            let mut events = PollFlags::empty();
+            events.set(PollFlags::IN, self.upward.has_room());
+            events.set(PollFlags::OUT, !self.downward.is_empty());
+            if !events.is_empty() {
+                push(PtyEnd::Master, inner.master.as_fd(), events);
+            }
+            if let Some(input) = self.input.fd(&self.outer).filter(|_| self.downward.has_room()) {
+                push(PtyEnd::Input, input, PollFlags::IN);
+            }
+        }
+        if let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty()) {
+            push(PtyEnd::Output, output.as_fd(), PollFlags::OUT);
+        }
+    }
+
+    /// Moves what can be moved without waiting, at most one buffer each way, so that neither direction starves
+    /// the other. `true`: the caller's side is gone, and with it the inner terminal.
+    pub(crate) fn handle(&mut self, end: PtyEnd, ready: PollFlags) -> Result<bool, Errno> {
+        let _quiet = Quiet::new()?;
+        match end {
+            PtyEnd::Input => {
+                if self.read_input(ready)? {
+                    return Ok(self.hang_up());
+                }
+            }
+            PtyEnd::Master if !(ready - PollFlags::OUT).is_empty() => self.read_master(),
+            PtyEnd::Master | PtyEnd::Output => {}
+        }
+        self.type_ends();
+        if let Some(inner) = self.inner.as_ref().filter(|_| !self.downward.is_empty())
+            && self.downward.drain(&inner.master) == Step::Ended
+        {
+            self.downward.clear();
+        }
+        if let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty())
+            && self.upward.drain(output) == Step::Ended
+        {
+            return Ok(self.hang_up());
+        }
+        Ok(false)
+    }
+
+    /// `true`: the outer terminal is gone.
+    fn read_input(&mut self, ready: PollFlags) -> Result<bool, Errno> {
+        let Some(input) = self.input.fd(&self.outer).filter(|_| self.downward.has_room()) else {
+            return Ok(false);
+        };
+        let step = self.downward.fill(input);
+        self.typed_last = self.downward.last().unwrap_or(self.typed_last);
+        match (&self.input, step) {
+            (_, Step::Moved | Step::Blocked) => {}
+            (PtyInput::Keyboard, Step::Ended) if ready.intersects(PollFlags::HUP | PollFlags::ERR) => {
+                return Ok(true);
+            }
+            // The terminal was given to someone else: wait until the box asks again.
+            (PtyInput::Keyboard, Step::Ended)
+                if self.outer.as_ref().is_some_and(|outer| !outer.is_foreground()) =>
+            {
+                self.take_keyboard()?;
+            }
+            (_, Step::Ended) => self.end_input(),
+        }
+        Ok(false)
+    }
+
+    fn end_input(&mut self) {
+        self.input = PtyInput::None;
+        // In the middle of a line the first one only ends the read, as a person's Ctrl-D does (termios(3), VEOF).
+        self.ends = if self.typed_last == b'\n' { 1 } else { 2 };
+    }
+
+    /// Types what ends the input, if the program reads lines; raw input has no end of file.
+    fn type_ends(&mut self) {
+        let Some(inner) = self.inner.as_ref().filter(|_| self.ends > 0 && self.downward.has_room()) else {
+            return;
+        };
+        match tcgetattr(&inner.master) {
+            Ok(modes) if modes.local_modes.contains(LocalModes::ICANON) => {
+                let end = modes.special_codes[SpecialCodeIndex::VEOF];
+                while self.ends > 0 && self.downward.push(&[end]) == 1 {
+                    self.ends -= 1;
+                }
+            }
+            Ok(_) | Err(_) => self.ends = 0,
+        }
+    }
+
+    fn read_master(&mut self) {
+        let Some(inner) = self.inner.as_ref().filter(|_| self.upward.has_room()) else { return };
+        // EIO: no slave is open any more, and all that was written has been read.
+        if self.upward.fill(&inner.master) == Step::Ended {
+            self.inner = None;
+        }
+    }
+
+    /// Closes the master: to the box its terminal is gone, as if a window had been closed.
+    fn hang_up(&mut self) -> bool {
+        let first = self.inner.take().is_some();
+        self.output = None;
+        self.input = PtyInput::None;
+        self.upward.clear();
+        first
+    }
+
+    /// The box is dead: no more input; what it wrote is still read.
+    pub(crate) fn exited(&mut self) {
+        self.input = PtyInput::None;
+        self.downward.clear();
+        self.ends = 0;
+        if let Some(inner) = &mut self.inner {
+            inner.slave = None;
+        }
+    }
+
+    /// Reads no more; what was read is still written.
+    pub(crate) fn stop_reading(&mut self) {
+        self.inner = None;
+    }
+
+    /// Whether the inner terminal is closed and all of its output written.
+    pub(crate) fn is_done(&self) -> bool {
+        self.inner.is_none() && self.upward.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

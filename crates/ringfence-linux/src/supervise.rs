@@ -1,0 +1,375 @@
+//! The supervisor: relays the command's streams, enforces the limits in time, and turns what the box reports
+//! into a result. One poll(2) loop on one thread.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::process::Child;
+
+use ringfence_gate::protected::{Watch, WatchEvent};
+use ringfence_gate::{DriverError, DriverOutput};
+use ringfence_types::LayerReport;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::Signal;
+
+use crate::hints;
+use crate::io::{Clock, Delivery, Flow, PollSet, Signals, Source, StreamError, Streams};
+use crate::launcher::{self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, SetUp, SetUpReader};
+
+/// How long a box may take to end once its channel is closed, before its launcher is killed.
+const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
+
+/// A started box, by either kind of launcher.
+#[derive(Debug)]
+pub(crate) struct Running {
+    control: OwnedFd,
+    set_up: File,
+    process: Process,
+}
+
+#[derive(Debug)]
+enum Process {
+    /// PID 1 is our child.
+    Init(OwnedFd),
+    /// The launcher is our child; it waits for PID 1.
+    Launcher(Child),
+}
+
+impl From<Launched> for Running {
+    fn from(Launched { pidfd, control, set_up, .. }: Launched) -> Self {
+        Self { control, set_up: set_up.into(), process: Process::Init(pidfd) }
+    }
+}
+
+impl From<RemoteLauncher> for Running {
+    fn from(RemoteLauncher { child, control, set_up }: RemoteLauncher) -> Self {
+        Self { control, set_up: set_up.into(), process: Process::Launcher(child) }
+    }
+}
+
+impl Running {
+    /// Ends the whole tree and waits until it is dead.
+    fn end(&mut self) {
+        if let Process::Init(pidfd) = &self.process {
+            launcher::end(pidfd);
+            return;
+        }
+        // PID 1 ends at the end of file, and the kernel ends its namespace; killing the launcher alone would not
+        // wait for that.
+        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+        self.wait();
+    }
+
+    /// Waits until the tree, which is ending, is dead.
+    fn wait(&mut self) {
+        match &mut self.process {
+            Process::Init(pidfd) => launcher::wait(pidfd),
+            Process::Launcher(child) => {
+                let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
+                let pidfd = pid.and_then(|pid| {
+                    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
+                });
+                if let Some(pidfd) = pidfd {
+                    let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
+                    if poll(&mut ended, Some(&END)) == Ok(0) {
+                        let _ = child.kill();
+                    }
+                }
+                let _ = child.wait();
+            }
+        }
+    }
+}
+
+/// What the loop waits for.
+#[derive(Clone, Copy, Debug)]
+enum Token {
+    SetUp,
+    Control,
+    Stream(Source),
+    Signal,
+    Watch,
+    Cancel,
+}
+
+/// Everything that a run is supervised with.
+#[derive(Debug)]
+pub(crate) struct Supervision<'a> {
+    pub(crate) running: Running,
+    pub(crate) streams: Streams,
+    pub(crate) clock: Clock,
+    /// The command line's; a library leaves its host's signals alone.
+    pub(crate) signals: Option<Signals>,
+    pub(crate) watch: Option<Watch>,
+    /// Readable when the run is to be ended.
+    pub(crate) cancel: Option<BorrowedFd<'a>>,
+    pub(crate) program: PathBuf,
+    pub(crate) writable: Vec<PathBuf>,
+}
+
+/// Why the loop ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum End {
+    Exited(i32),
+    Killed(i32),
+    /// The box ended without saying how.
+    Vanished,
+    TimedOut,
+    Cancelled,
+    Lost(String),
+}
+
+#[derive(Debug, Default)]
+struct Progress {
+    reader: SetUpReader,
+    set_up_over: bool,
+    layers: LayerReport,
+    fault: Option<Fault>,
+    watched: Vec<WatchEvent>,
+}
+
+impl Supervision<'_> {
+    /// Runs the loop until the tree is dead and all output has arrived.
+    pub(crate) fn run(mut self) -> Result<DriverOutput, DriverError> {
+        let mut progress = Progress::default();
+        let end = match self.streams.start().and_then(|()| self.until_the_end(&mut progress)) {
+            Ok(end) => end,
+            Err(error) => {
+                self.running.end();
+                return Err(stream_error(error));
+            }
+        };
+        match end {
+            End::Exited(_) | End::Killed(_) | End::Vanished => self.running.wait(),
+            End::TimedOut | End::Cancelled | End::Lost(_) => self.running.end(),
+        }
+        progress.read_rest(&mut self.running.set_up);
+        self.drain().map_err(stream_error)?;
+        if let Some(watch) = &mut self.watch {
+            progress.watched.extend(watch.drain());
+        }
+        self.conclude(end, progress)
+    }
+
+    fn until_the_end(&mut self, progress: &mut Progress) -> Result<End, StreamError> {
+        loop {
+            for (token, ready) in self.poll(!progress.set_up_over)? {
+                match token {
+                    Token::SetUp => progress.read(&mut self.running.set_up),
+                    Token::Stream(source) => self.stream(source, ready)?,
+                    Token::Signal => self.pass_signals()?,
+                    Token::Cancel => return Ok(End::Cancelled),
+                    Token::Watch => {
+                        if let Some(lost) = self.look(progress) {
+                            return Ok(End::Lost(lost));
+                        }
+                    }
+                    Token::Control => {
+                        if let Some(end) = self.receive()? {
+                            return Ok(end);
+                        }
+                    }
+                }
+            }
+            if self.clock.timed_out() {
+                return Ok(End::TimedOut);
+            }
+        }
+    }
+
+    fn poll(&self, set_up: bool) -> Result<Vec<(Token, PollFlags)>, StreamError> {
+        let mut set = PollSet::new();
+        if set_up {
+            set.push(Token::SetUp, self.running.set_up.as_fd(), PollFlags::IN);
+        }
+        set.push(Token::Control, self.running.control.as_fd(), PollFlags::IN);
+        self.streams.interest(&mut |source, fd, events| set.push(Token::Stream(source), fd, events));
+        if let Some(signals) = &self.signals {
+            set.push(Token::Signal, signals.as_fd(), PollFlags::IN);
+        }
+        if let Some(watch) = &self.watch {
+            set.push(Token::Watch, watch.fd(), PollFlags::IN);
+        }
+        if let Some(cancel) = self.cancel {
+            set.push(Token::Cancel, cancel, PollFlags::IN);
+        }
+        set.wait(self.clock.poll_timeout()).map_err(StreamError::Poll)
+    }
+
+    fn stream(&mut self, source: Source, ready: PollFlags) -> Result<(), StreamError> {
+        if self.streams.handle(source, ready)? == Flow::HungUp {
+            self.order(Order::SignalGroup(Signal::HUP.as_raw()));
+            self.order(Order::SignalGroup(Signal::CONT.as_raw()));
+        }
+        Ok(())
+    }
+
+    fn pass_signals(&mut self) -> Result<(), StreamError> {
+        while let Some(signal) = self.signals.as_mut().and_then(Signals::next) {
+            match (Delivery::of(signal), signal) {
+                (Delivery::Target, _) => self.order(Order::Signal(signal.as_raw())),
+                (Delivery::Group, _) => self.order(Order::SignalGroup(signal.as_raw())),
+                (Delivery::Own, Signal::WINCH) => self.streams.resize()?,
+                (Delivery::Own, Signal::CONT) => {
+                    let foreground = self.streams.continued()?;
+                    self.order(Order::Continue { foreground });
+                }
+                (Delivery::Own, _) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// A box that has ended needs no order; its end is on its way.
+    fn order(&self, order: Order) {
+        let _ = order.send(&self.running.control);
+    }
+
+    fn receive(&mut self) -> Result<Option<End>, StreamError> {
+        match Event::receive(&self.running.control) {
+            Ok(Some((Event::Exited(code), _))) => return Ok(Some(End::Exited(code))),
+            Ok(Some((Event::Killed(signal), _))) => return Ok(Some(End::Killed(signal))),
+            Ok(Some((Event::Terminal, Some(master)))) => {
+                let foreground = self.streams.attach_pty(master)?;
+                self.order(if foreground { Order::Go } else { Order::GoBackground });
+            }
+            Ok(Some((Event::InputPiped, _))) => self.streams.relay_stdin_file(),
+            Ok(Some((Event::Stopped(signal), _))) => self.stopped(signal)?,
+            Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(Some((Event::Terminal, None)) | None) | Err(_) => return Ok(Some(End::Vanished)),
+        }
+        Ok(None)
+    }
+
+    /// Stops with the job inside. A library has nobody who would continue it, and leaves it stopped to the
+    /// timeout.
+    fn stopped(&mut self, signal: i32) -> Result<(), StreamError> {
+        let (Some(signal), Some(signals)) = (Signal::from_named_raw(signal), &mut self.signals) else {
+            return Ok(());
+        };
+        let foreground = self.streams.job_stopped(signal, signals)?;
+        self.order(Order::Continue { foreground });
+        Ok(())
+    }
+
+    /// Notes what the watch saw. A mount that is gone can't be put back from outside: the run ends.
+    fn look(&mut self, progress: &mut Progress) -> Option<String> {
+        let events = self.watch.as_mut().map(Watch::drain).unwrap_or_default();
+        let lost = events.iter().find_map(WatchEvent::lost_mount).map(|path| path.display().to_string());
+        progress.watched.extend(events);
+        lost
+    }
+
+    fn drain(&mut self) -> Result<(), StreamError> {
+        self.streams.exited();
+        self.clock.exited();
+        while !self.streams.is_done() {
+            if self.clock.drain_is_over() {
+                self.streams.stop_reading();
+                self.clock.drained();
+            }
+            let mut set = PollSet::new();
+            self.streams.interest(&mut |source, fd, events| set.push(source, fd, events));
+            for (source, ready) in set.wait(self.clock.poll_timeout()).map_err(StreamError::Poll)? {
+                self.streams.handle(source, ready)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn conclude(self, end: End, progress: Progress) -> Result<DriverOutput, DriverError> {
+        let finished = self.streams.finish();
+        if let Some(source) = finished.stdin_error {
+            // The program took what it got for all of it, so its result can't be trusted.
+            return Err(DriverError::Io {
+                action: "read what the command's standard input is fed from",
+                source,
+            });
+        }
+        let mut output = DriverOutput {
+            stdout: finished.stdout.bytes,
+            stderr: finished.stderr.bytes,
+            dropped_stdout: finished.stdout.dropped,
+            dropped_stderr: finished.stderr.dropped,
+            duration: self.clock.elapsed(),
+            layers: progress.layers,
+            watched: progress.watched,
+            writable: self.writable,
+            ..DriverOutput::default()
+        };
+        if let Some(fault) = progress.fault {
+            return Err(fault_error(fault, output.layers, self.program));
+        }
+        match end {
+            End::Exited(code) => output.exit_code = Some(code),
+            End::Killed(signal) => output.signal = Some(signal),
+            End::TimedOut => return Err(DriverError::Timeout { output: Box::new(output) }),
+            End::Cancelled => return Err(DriverError::Cancelled),
+            End::Lost(path) => {
+                let reason = format!("a program outside replaced {path}, which took its protection away");
+                return Err(DriverError::Violation { reason, output: Box::new(output) });
+            }
+            End::Vanished => {
+                let source = io::Error::from(io::ErrorKind::UnexpectedEof);
+                return Err(DriverError::Io { action: "learn how the box ended", source });
+            }
+        }
+        Ok(output)
+    }
+}
+
+impl Progress {
+    fn read(&mut self, pipe: &mut File) {
+        // An error ends the set-up like an end of file; the control socket tells what became of the box.
+        self.set_up_over = self.reader.fill(pipe).unwrap_or(true);
+        while let Some(message) = self.reader.next() {
+            match message {
+                SetUp::Layers(layers) => {
+                    layers
+                        .into_iter()
+                        .for_each(|layer| self.layers.record(layer.name, layer.status, layer.detail));
+                }
+                SetUp::Fault(fault) => self.fault = Some(fault),
+            }
+        }
+    }
+
+    /// The writers are dead, so the end of the file is near.
+    fn read_rest(&mut self, pipe: &mut File) {
+        while !self.set_up_over {
+            self.read(pipe);
+        }
+    }
+}
+
+/// The error of a failed step, with what to do about it.
+pub(crate) fn fault_error(fault: Fault, layers: LayerReport, program: PathBuf) -> DriverError {
+    let source = io::Error::from_raw_os_error(fault.errno);
+    match fault.kind {
+        FaultKind::NotFound => DriverError::NotFound(program),
+        FaultKind::NotExecutable => DriverError::NotExecutable { program, source },
+        FaultKind::Required(name, status) => {
+            DriverError::RequiredLayer { name, status, detail: fault.subject.unwrap_or_default() }
+        }
+        FaultKind::Changed => DriverError::Launch {
+            step: fault.step,
+            hint: Some("the path changed after it was checked; run the command again".to_owned()),
+            subject: fault.subject,
+            source,
+            layers,
+        },
+        FaultKind::Failed => DriverError::Launch {
+            hint: hints::of(&fault),
+            step: fault.step,
+            subject: fault.subject,
+            source,
+            layers,
+        },
+    }
+}
+
+pub(crate) fn stream_error(error: StreamError) -> DriverError {
+    DriverError::Io { action: "drive the standard streams", source: io::Error::other(error) }
+}
