@@ -1,13 +1,13 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
-use ringfence_types::{EnvVar, NetworkPolicy, Rlimits, SandboxCapabilities};
+use ringfence_gate::SessionPolicy;
+use ringfence_types::{EnvVar, NetworkPolicy};
 
 use crate::Mode;
 use crate::config::{ConfigError, SandboxConfig};
 use crate::host::HostEnv;
-use crate::profiles::{self, CacheRequest, ProfileChoice};
+use crate::profiles::{self, ProfileChoice};
 use crate::secrets;
 
 /// What a caller, such as a command line, asks of a session on top of the configuration.
@@ -35,27 +35,22 @@ pub struct RunOptions {
     pub no_spawn: bool,
     /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
     pub env: Vec<OsString>,
+    /// Whether `/`, home directories and system directories may be writable roots.
+    pub force_root: bool,
 }
 
-/// What a session may do without asking, and how its box is furnished: preset, profiles and options together.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// What sessions may do without asking, and how their boxes are furnished: preset, profiles and options
+/// together.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionSettings {
     /// The preset in force.
     pub mode: Mode,
     /// Names of the profiles in force.
     pub profiles: Vec<String>,
-    /// The baseline.
-    pub capabilities: SandboxCapabilities,
-    /// Whether `HOME` is private and empty.
-    pub private_home: bool,
-    /// Cache overlays.
-    pub caches: Vec<CacheRequest>,
-    /// Variables for every command.
+    /// What the gate is told. Its baseline is also what a command asks for that wants all it may have.
+    pub policy: SessionPolicy,
+    /// Variables for every command; those of the command itself beat them.
     pub env: Vec<EnvVar>,
-    /// Wall-clock limit that a profile names.
-    pub timeout: Option<Duration>,
-    /// Limits of each process.
-    pub rlimits: Rlimits,
 }
 
 impl SessionSettings {
@@ -104,21 +99,20 @@ impl SessionSettings {
 
         let mut env = selected.env;
         env.extend(options.env.iter().filter_map(|entry| variable(entry, host)));
-        Ok(Self {
-            mode,
-            profiles: selected.names,
-            private_home: mode == Mode::Strict,
+        let policy = SessionPolicy {
+            baseline: capabilities,
+            force_root: options.force_root,
+            // Where the rest of the disk is shown, the home directory is too.
+            private_home: host.home().filter(|_| mode == Mode::Strict),
             // `read-only` writes nothing that outlives the run; `full-access` has the caches themselves.
-            caches: if mode == Mode::WorkspaceWrite || mode == Mode::Strict {
-                selected.caches
-            } else {
-                Vec::new()
+            caches: match mode {
+                Mode::Strict | Mode::WorkspaceWrite => selected.caches,
+                Mode::ReadOnly | Mode::FullAccess => Vec::new(),
             },
-            capabilities,
-            env,
-            timeout: selected.timeout,
             rlimits: selected.rlimits,
-        })
+            linux: config.linux.clone(),
+        };
+        Ok(Self { mode, profiles: selected.names, policy, env })
     }
 }
 

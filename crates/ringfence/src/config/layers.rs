@@ -2,12 +2,13 @@ use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use ringfence_gate::protected::GitProtection;
 use ringfence_policy::{Category, Limit, LimitConfig, RateLimitConfig};
 
 use super::problem::{Problem, ProblemKind};
 use super::raw::{RawConfig, RawProfile, RawRateLimit, RawWindow};
 use super::reader::Setting;
-use super::settings::{GitProtection, Profile, SandboxConfig};
+use super::settings::{Profile, SandboxConfig};
 use crate::host::HostEnv;
 
 /// Replaces what the user's own file names.
@@ -28,7 +29,13 @@ pub(super) fn apply(config: &mut SandboxConfig, raw: RawConfig, host: &HostEnv) 
     set(&mut config.default_timeout, sandbox.default_timeout_seconds.map(seconds).map(some));
     set(&mut config.max_output_bytes, sandbox.max_output_bytes.map(size));
     set(&mut config.protected.git, sandbox.protected.git);
-    set(&mut config.protected.names, sandbox.protected.names);
+    let names = sandbox
+        .protected
+        .names
+        .map(|names| names.map(|names| names.into_iter().map(PathBuf::from).collect()));
+    set(&mut config.protected.names, names);
+    set(&mut config.protected.search_ms, sandbox.protected.search_ms);
+    set(&mut config.protected.recheck_seconds, sandbox.protected.recheck_seconds);
     set(&mut config.linux.nested_userns, sandbox.linux.nested_userns);
     set(&mut config.linux.allow_i386, sandbox.linux.allow_i386);
     set(&mut config.linux.tmp_size, sandbox.linux.tmp_size);
@@ -68,10 +75,12 @@ pub(super) fn tighten(config: &mut SandboxConfig, raw: RawConfig) -> Result<(), 
     let output = sandbox.max_output_bytes.map(size);
     tightener.only(&mut config.max_output_bytes, "sandbox.max_output_bytes", output, |new, old| new <= old);
     tightener.only(&mut config.protected.git, "sandbox.protected.git", sandbox.protected.git, |new, old| {
-        new >= old
+        new == old || *new == GitProtection::All
     });
+    tightener.forbid("sandbox.protected.search_ms", &sandbox.protected.search_ms);
+    tightener.forbid("sandbox.protected.recheck_seconds", &sandbox.protected.recheck_seconds);
     if let Some(names) = sandbox.protected.names {
-        for name in names.value {
+        for name in names.value.into_iter().map(PathBuf::from) {
             if !config.protected.names.contains(&name) {
                 config.protected.names.push(name);
             }
@@ -220,7 +229,7 @@ impl Shown for Duration {
 impl Shown for GitProtection {
     fn shown(&self) -> String {
         match self {
-            Self::Hooks => "\"hooks\"".into(),
+            Self::Executable => "\"executable\"".into(),
             Self::All => "\"all\"".into(),
         }
     }

@@ -22,7 +22,8 @@ use std::path::{Path, PathBuf};
 
 pub use default_text::commented_default;
 pub use problem::{ConfigError, Problem, ProblemKind};
-pub use settings::{GitProtection, PROTECTED_NAMES, Profile, ProtectedSettings, SandboxConfig};
+pub use ringfence_gate::protected::{GitProtection, Settings as ProtectedSettings};
+pub use settings::{Profile, SandboxConfig};
 
 use crate::bounded::{self, Follow, ReadError};
 use crate::host::HostEnv;

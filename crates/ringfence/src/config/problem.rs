@@ -26,6 +26,10 @@ pub enum ConfigError {
     ProfileCycle(Vec<String>),
     #[error("profiles `{first}` and `{second}` name different modes: {} and {}", .modes.0, .modes.1)]
     ModesDiffer { first: String, second: String, modes: (crate::Mode, crate::Mode) },
+    #[error("there is no sandbox for this system yet")]
+    NoDriver,
+    #[error(transparent)]
+    Gate(#[from] ringfence_gate::GateError),
     #[error("path `{0}` starts with `~`, but the home directory is unknown")]
     TildeWithoutHome(String),
 }
@@ -48,6 +52,8 @@ impl ConfigError {
                 nearest.as_ref().map(|name| format!("did you mean `{name}`?"))
             }
             Self::ProfileCycle(_) => Some("remove one `extends` of the cycle".into()),
+            Self::NoDriver => Some("run it on Linux".into()),
+            Self::Gate(_) => Some("set RINGFENCE_HOME to a directory of your own".into()),
             Self::ModesDiffer { .. } => Some("choose with --mode".into()),
             Self::TildeWithoutHome(_) => Some("write the absolute path".into()),
         }

@@ -1,11 +1,11 @@
 use std::collections::BTreeMap;
 
+use ringfence_gate::protected::GitProtection;
 use ringfence_policy::Category;
 use toml::de::DeTable;
 
 use super::problem::Problem;
 use super::reader::{Problems, Reader, Setting};
-use super::settings::GitProtection;
 use crate::Mode;
 
 /// One configuration file as written: what is absent is `None`.
@@ -30,6 +30,8 @@ pub(crate) struct RawSandbox {
 pub(crate) struct RawProtected {
     pub(crate) git: Option<Setting<GitProtection>>,
     pub(crate) names: Option<Setting<Vec<String>>>,
+    pub(crate) search_ms: Option<Setting<u64>>,
+    pub(crate) recheck_seconds: Option<Setting<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -124,7 +126,7 @@ fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
 }
 
 fn protected(reader: &mut Reader<'_>) -> RawProtected {
-    let words = [("hooks", GitProtection::Hooks), ("all", GitProtection::All)];
+    let words = [("executable", GitProtection::Executable), ("all", GitProtection::All)];
     let names = reader.strings("names");
     if let Some(Setting { value, line }) = &names {
         let bad =
@@ -133,7 +135,12 @@ fn protected(reader: &mut Reader<'_>) -> RawProtected {
             reader.invalid(*line, "names", "file names without a slash".into());
         }
     }
-    RawProtected { git: reader.word("git", &words), names }
+    RawProtected {
+        git: reader.word("git", &words),
+        names,
+        search_ms: reader.integer("search_ms", 1..600_001),
+        recheck_seconds: reader.integer("recheck_seconds", 0..DAY + 1),
+    }
 }
 
 fn linux(reader: &mut Reader<'_>) -> RawLinux {

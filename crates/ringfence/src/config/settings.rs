@@ -1,12 +1,13 @@
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringfence_gate::{GateConfig, protected};
 use ringfence_policy::RateLimitConfig;
-use ringfence_types::{Linux, Rlimits};
-use serde::{Deserialize, Serialize};
+use ringfence_types::{LayerName, Linux, Rlimits};
 
-use crate::Mode;
+use crate::host::HostEnv;
+use crate::{Mode, OutputFloor, SessionSettings};
 
 /// Settings of a sandbox: what the configuration files say, on top of the defaults.
 ///
@@ -24,13 +25,19 @@ pub struct SandboxConfig {
     /// Output budget of one command in bytes, both streams together. Default 1 MiB.
     pub max_output_bytes: usize,
     /// What the box may not plant.
-    pub protected: ProtectedSettings,
+    pub protected: protected::Settings,
     /// Settings of the Linux backends.
     pub linux: Linux,
     /// Rate limits by category of tool.
     pub rate_limit: RateLimitConfig,
     /// Own profiles, by name. One with a built-in profile's name adds to it.
     pub profiles: BTreeMap<String, Profile>,
+    /// Layers that must be fully in force, or nothing runs. Set by the caller, not by a file.
+    pub required: Vec<LayerName>,
+    /// What is done to captured output. Set by the caller, not by a file.
+    pub output: OutputFloor,
+    /// How sessions start; `None` is the `strict` preset. Set by the caller, not by a file.
+    pub session: Option<SessionSettings>,
 }
 
 impl SandboxConfig {
@@ -43,50 +50,34 @@ impl SandboxConfig {
             enabled: true,
             default_timeout: Some(Duration::from_secs(60)),
             max_output_bytes: 1 << 20,
-            protected: ProtectedSettings::default(),
+            protected: protected::Settings::default(),
             linux: Linux::default(),
             rate_limit: RateLimitConfig::default(),
             profiles: BTreeMap::new(),
+            required: Vec::new(),
+            output: OutputFloor::default(),
+            session: None,
         }
     }
 }
 
-/// How much of a git directory is protected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum GitProtection {
-    /// What git runs or obeys: hooks, config, attributes. Ordinary git work goes on.
-    #[default]
-    Hooks,
-    /// The whole git directory is read-only.
-    All,
-}
-
-/// `[sandbox.protected]`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ProtectedSettings {
-    /// Git directories.
-    pub git: GitProtection,
-    /// Names that are protected directly below a writable root.
-    pub names: Vec<String>,
-}
-
-/// Names that programs outside the box obey if they lie directly below a workspace.
-pub const PROTECTED_NAMES: [&str; 9] = [
-    ".ringfence",
-    ".ringfence.toml",
-    ".codex",
-    ".agents",
-    ".claude",
-    ".mcp.json",
-    ".vscode",
-    ".idea",
-    ".envrc",
-];
-
-impl Default for ProtectedSettings {
-    fn default() -> Self {
-        Self { git: GitProtection::default(), names: PROTECTED_NAMES.map(String::from).to_vec() }
+impl SandboxConfig {
+    /// What the gate has to know.
+    pub(crate) fn gate(&self, host: &HostEnv, session: &SessionSettings) -> GateConfig {
+        GateConfig {
+            workspace_root: self.workspace_root.clone(),
+            session: session.policy.clone(),
+            user_home: host.home(),
+            host_tmpdir: host.path_var("TMPDIR").map(Path::to_path_buf),
+            default_timeout: self.default_timeout,
+            max_output_bytes: self.max_output_bytes,
+            required: self.required.clone(),
+            protected: protected::Settings {
+                exhaustive: self.protected.exhaustive || self.required.contains(&LayerName::Protected),
+                ..self.protected.clone()
+            },
+            ..GateConfig::new(&self.home)
+        }
     }
 }
 

@@ -188,7 +188,7 @@ open_files = 64
     assert!(!config.enabled);
     assert_eq!(config.default_timeout, Some(Duration::from_secs(5)));
     assert_eq!(config.protected.git, GitProtection::All);
-    assert_eq!(config.protected.names, [".x"]);
+    assert_eq!(config.protected.names, [PathBuf::from(".x")]);
     assert_eq!(config.rate_limit.limit(Category::Dangerous).burst, 0);
     assert_eq!(config.rate_limit.limit(Category::Dangerous).max_requests, 10);
     assert_eq!(config.profiles["p"].extends, ["rust"]);
@@ -265,7 +265,9 @@ timeout_seconds = 5
         ("sandbox.enabled", "sandbox", "enabled = true"),
         ("sandbox.default_timeout_seconds", "sandbox", "default_timeout_seconds = 6"),
         ("sandbox.max_output_bytes", "sandbox", "max_output_bytes = 1048577"),
-        ("sandbox.protected.git", "sandbox.protected", "git = \"hooks\""),
+        ("sandbox.protected.git", "sandbox.protected", "git = \"executable\""),
+        ("sandbox.protected.search_ms", "sandbox.protected", "search_ms = 1"),
+        ("sandbox.protected.recheck_seconds", "sandbox.protected", "recheck_seconds = 1"),
         ("sandbox.linux.nested_userns", "sandbox.linux", "nested_userns = true"),
         ("sandbox.linux.allow_i386", "sandbox.linux", "allow_i386 = true"),
         ("sandbox.linux.tmp_size", "sandbox.linux", "tmp_size = 2147483649"),

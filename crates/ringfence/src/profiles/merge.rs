@@ -3,9 +3,10 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use ringfence_gate::CacheRequest;
 use ringfence_types::{EnvVar, Rlimits};
 
-use super::{BUILTIN, Builtin, BuiltinCache, CacheRequest, Place, ProfileChoice, detect};
+use super::{BUILTIN, Builtin, BuiltinCache, Place, ProfileChoice, detect};
 use crate::Mode;
 use crate::config::{ConfigError, Profile, SandboxConfig};
 use crate::host::HostEnv;

@@ -9,7 +9,6 @@ mod detect;
 mod merge;
 
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::str::FromStr;
 
 pub use builtin::{BUILTIN, Base, Builtin, BuiltinCache, Place};
@@ -37,13 +36,4 @@ impl FromStr for ProfileChoice {
             name => Self::Named(name.to_owned()),
         })
     }
-}
-
-/// A cache directory of the host that a session sees below a layer of its own.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CacheRequest {
-    /// The host's cache, which need not exist.
-    pub at: PathBuf,
-    /// Variable that moves the cache if it can't be mounted.
-    pub env: Option<String>,
 }

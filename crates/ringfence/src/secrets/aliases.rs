@@ -128,7 +128,7 @@ mod tests {
             mount("8:1", Path::new("/"), &base.join("hidden")),
             mount("8:3", Path::new("/"), &base.join("hidden")),
         ];
-        assert_eq!(of(&[secret.clone()], &mounts), [base.join("copy/.ssh"), base.join("part")]);
+        assert_eq!(of(&[secret], &mounts), [base.join("copy/.ssh"), base.join("part")]);
         assert_eq!(of(&[base.join("absent")], &mounts), [] as [PathBuf; 0]);
     }
 }

@@ -90,10 +90,9 @@ fn expand(base: &Path, pattern: &str, out: &mut Vec<PathBuf>) -> bool {
         let name = entry.file_name();
         let bytes = name.as_encoded_bytes();
         let long_enough = bytes.len() >= begin.len() + end.len();
-        if long_enough && bytes.starts_with(begin.as_bytes()) && bytes.ends_with(end.as_bytes()) {
-            if !expand(&entry.path(), rest, out) {
-                return false;
-            }
+        let matches = long_enough && bytes.starts_with(begin.as_bytes()) && bytes.ends_with(end.as_bytes());
+        if matches && !expand(&entry.path(), rest, out) {
+            return false;
         }
     }
     true
