@@ -1,0 +1,136 @@
+//! The tree of subcommands.
+
+use clap::{Args as _, Command};
+
+use super::{
+    CompletionsArgs, ConfigCheckArgs, DoctorArgs, ExplainArgs, InitArgs, ManArgs, RunArgs, ShellArgs,
+};
+
+/// Names of the subcommands, in the order of the help text.
+pub(crate) const NAMES: [&str; 8] =
+    ["run", "shell", "explain", "doctor", "init", "config", "completions", "man"];
+
+const ROOT_EXAMPLES: &str = "\
+Examples:
+  ringfence run -- cargo test           only this directory is writable, no network
+  ringfence run --mode strict -- ./a.sh nothing but this directory and system programs
+  ringfence shell                       look around in the box
+  ringfence explain -- npm install      what a run would be allowed, without running it
+  ringfence doctor                      what this host can enforce";
+
+const RUN_EXAMPLES: &str = "\
+Examples:
+  ringfence run -- cargo build
+      The current directory is writable, the rest of the disk read-only, no network
+  ringfence run --write ../shared --deny .env -- make
+      One more writable directory; one file of the workspace out of reach
+  ringfence run --net all --timeout 10m -- npm ci
+      The host's network, at most ten minutes
+  ringfence run --json -- sh -c 'ls; exit 3'
+      One JSON object: output, exit code, what was enforced, what was refused
+
+Everything after the program goes to it untouched. Relative paths of --read, --write and --deny count from \
+the workspace.
+
+Exit status:
+  the program's own, or
+  128+N  signal N ended it
+  124    the timeout ended it
+  125    ringfence refused or failed
+  126    the program is not executable
+  127    the program was not found";
+
+const SHELL_EXAMPLES: &str = "\
+Examples:
+  ringfence shell
+      $SHELL, or /bin/sh, in the box that `ringfence run` would use
+  ringfence shell --mode read-only --workspace ../other
+      Look at another directory without being able to change it
+
+Exit status: the shell's own; 125 if ringfence refused or failed.";
+
+const EXPLAIN_EXAMPLES: &str = "\
+Examples:
+  ringfence explain -- cargo test
+      Mounts, Landlock rules, system calls, network and environment of that run
+  ringfence explain --mode strict --json
+      The same as JSON; the program may be left out
+
+Nothing is started. Whether a layer really holds is known only at a run: see `run --json` and `doctor`.";
+
+const DOCTOR_EXAMPLES: &str = "\
+Each backend is tried for at most half a second. What is missing is explained, with its fix.
+
+Exit status: 0 if `ringfence run` gives a sandbox on this host, else 1; 2 for a usage error.";
+
+const INIT_NOTES: &str = "\
+An existing file is never overwritten.
+
+Exit status: 0; 1 if the file exists or can't be written; 2 for a usage error.";
+
+const CHECK_NOTES: &str = "\
+Without FILE: the user's config ($RINGFENCE_HOME/config.toml), then .ringfence.toml of the current directory; \
+a missing one is no error. An unknown key is named with its line and the nearest known key.
+
+Exit status: 0 if all is well, 1 if a file has an error or can't be read, 2 for a usage error.";
+
+const COMPLETIONS_EXAMPLES: &str = "\
+Examples:
+  ringfence completions bash > ~/.local/share/bash-completion/completions/ringfence
+  ringfence completions zsh > \"${fpath[1]}/_ringfence\"
+  ringfence completions fish > ~/.config/fish/completions/ringfence.fish";
+
+const MAN_EXAMPLES: &str = "\
+Examples:
+  ringfence man | man -l -
+  ringfence man run > ~/.local/share/man/man1/ringfence-run.1";
+
+/// The whole tree.
+pub(crate) fn command() -> Command {
+    Command::new("ringfence")
+        .version(env!("CARGO_PKG_VERSION"))
+        .about("Runs a command that nobody has vetted so that it can touch only what it was granted")
+        .after_help(ROOT_EXAMPLES)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .disable_help_subcommand(true)
+        .subcommands(NAMES.map(subcommand))
+}
+
+/// One subcommand, as a part of the tree or by itself.
+pub(crate) fn subcommand(name: &'static str) -> Command {
+    let about = match name {
+        "run" => "Run a program in the box",
+        "shell" => "Start an interactive shell in the box",
+        "explain" => "Show what a run would be allowed, without running it",
+        "doctor" => "Check what this host can enforce, and how to fix what it can't",
+        "init" => "Write a commented config file",
+        "config" => "Examine config files",
+        "completions" => "Print a completion script",
+        _ => "Print the manual page",
+    };
+    let command = Command::new(name).bin_name(format!("ringfence {name}"));
+    let command = match name {
+        "run" => RunArgs::augment_args(command)
+            .override_usage("ringfence run [OPTIONS] -- PROGRAM [ARG]...")
+            .after_help(RUN_EXAMPLES),
+        "shell" => ShellArgs::augment_args(command).after_help(SHELL_EXAMPLES),
+        "explain" => ExplainArgs::augment_args(command)
+            .override_usage("ringfence explain [OPTIONS] [-- PROGRAM [ARG]...]")
+            .after_help(EXPLAIN_EXAMPLES),
+        "doctor" => DoctorArgs::augment_args(command).after_help(DOCTOR_EXAMPLES),
+        "init" => InitArgs::augment_args(command).after_help(INIT_NOTES),
+        "config" => command
+            .subcommand_required(true)
+            .arg_required_else_help(true)
+            .disable_help_subcommand(true)
+            .subcommand(
+                ConfigCheckArgs::augment_args(Command::new("check"))
+                    .about("Check config files for unknown keys and wrong values")
+                    .after_help(CHECK_NOTES),
+            ),
+        "completions" => CompletionsArgs::augment_args(command).after_help(COMPLETIONS_EXAMPLES),
+        _ => ManArgs::augment_args(command).after_help(MAN_EXAMPLES),
+    };
+    command.about(about)
+}

@@ -1,0 +1,132 @@
+//! Raw arguments: what was typed, parsed and typed but not yet weighed against each other.
+
+mod command;
+mod run;
+mod values;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, FromArgMatches as _, ValueHint};
+use clap_complete::Shell;
+
+use command::subcommand;
+pub(crate) use command::{NAMES, command};
+pub(crate) use run::{
+    Ask, Backend, ExplainArgs, LimitArgs, Mode, Net, NetworkArgs, PolicyArgs, RunArgs, SetupArgs, ShellArgs,
+    Target,
+};
+
+/// A parsed command line.
+#[derive(Debug)]
+pub(crate) enum Parsed {
+    Run(Box<RunArgs>),
+    Shell(Box<ShellArgs>),
+    Explain(Box<ExplainArgs>),
+    Doctor(DoctorArgs),
+    ConfigCheck(ConfigCheckArgs),
+    Init(InitArgs),
+    Completions(CompletionsArgs),
+    Man(ManArgs),
+}
+
+/// `ringfence doctor`
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `ringfence config check`
+#[derive(Debug, Args)]
+pub(crate) struct ConfigCheckArgs {
+    /// Check this file instead of the user's config and the workspace's
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// `ringfence init`
+#[derive(Debug, Args)]
+pub(crate) struct InitArgs {
+    /// Write here instead of $RINGFENCE_HOME/config.toml
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) config: Option<PathBuf>,
+}
+
+/// `ringfence completions`
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell to complete for
+    #[arg(value_name = "SHELL")]
+    pub(crate) shell: Shell,
+}
+
+/// `ringfence man`
+#[derive(Debug, Args)]
+pub(crate) struct ManArgs {
+    /// The page of this command instead of the one of ringfence itself
+    #[arg(value_name = "COMMAND", value_parser = PossibleValuesParser::new(NAMES))]
+    pub(crate) command: Option<String>,
+}
+
+/// What can be told of a command line before it is parsed, and also if it can't be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Invocation {
+    /// The subcommand that was typed, if there is one of that name.
+    pub(crate) name: Option<&'static str>,
+    /// Whether `--json` stands among ringfence's own arguments.
+    pub(crate) json: bool,
+}
+
+impl Invocation {
+    /// Looks at `argv`, the program's own name first. What follows `--` is the program's.
+    pub(crate) fn of(argv: &[OsString]) -> Self {
+        let name = argv.get(1).and_then(|name| NAMES.into_iter().find(|known| name == known));
+        let mut own = argv.iter().skip(1).take_while(|arg| *arg != "--");
+        Self { name, json: own.any(|arg| arg == "--json") }
+    }
+}
+
+/// Parses `argv`, the program's own name first.
+///
+/// Only the subcommand that was typed is built: the whole tree would add a third to the time.
+///
+/// # Errors
+/// Those of clap, which include a request for help or the version.
+pub(crate) fn parse(argv: &[OsString]) -> Result<Parsed, clap::Error> {
+    let Some(name) = Invocation::of(argv).name else {
+        return match command().try_get_matches_from(argv) {
+            Err(error) => Err(error),
+            Ok(_) => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
+        };
+    };
+    let mut command = subcommand(name);
+    let matches = command.try_get_matches_from_mut(&argv[1..])?;
+    dispatch(name, &matches).map_err(|error| error.format(&mut command))
+}
+
+fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {
+    match name {
+        "run" => RunArgs::from_arg_matches(matches).map(|args| Parsed::Run(Box::new(args))),
+        "shell" => ShellArgs::from_arg_matches(matches).map(|args| Parsed::Shell(Box::new(args))),
+        "explain" => ExplainArgs::from_arg_matches(matches).map(|args| Parsed::Explain(Box::new(args))),
+        "doctor" => DoctorArgs::from_arg_matches(matches).map(Parsed::Doctor),
+        "config" => match matches.subcommand() {
+            Some(("check", sub)) => ConfigCheckArgs::from_arg_matches(sub).map(Parsed::ConfigCheck),
+            _ => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
+        },
+        "init" => InitArgs::from_arg_matches(matches).map(Parsed::Init),
+        "completions" => CompletionsArgs::from_arg_matches(matches).map(Parsed::Completions),
+        _ => ManArgs::from_arg_matches(matches).map(Parsed::Man),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+//! `ringfence run` and `ringfence shell`
+
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::io::{self, IsTerminal as _};
+use std::path::Path;
+
+use ringfence::{DriverError, SandboxCommand, SandboxOutput, Stdio};
+
+use super::prepare::{Prepared, prepare};
+use crate::args::{RunArgs, ShellArgs};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::{RunReport, denial_lines, layer_lines, one_line, print_json, print_note};
+use crate::request::Request;
+
+pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
+    let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
+    let prepared = prepare(&request)?;
+    // The parser has insisted on a program.
+    let Some((program, rest)) = args.program.split_first() else { return Ok(Exit::Refused) };
+    let mut command = prepared.command(&request, program.clone(), rest);
+    command.stdio = stdio(args.json, request.tty);
+    let output = execute(&prepared, &request, command)?;
+    if args.json {
+        print_json(&RunReport::finished(Some(prepared.session.as_str()), &output))?;
+    }
+    Ok(exit(&output))
+}
+
+pub(crate) fn shell(args: &ShellArgs) -> Result<Exit, CliError> {
+    let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
+    let prepared = prepare(&request)?;
+    let shell = Shell::of(env::var_os("SHELL"));
+    let mut command = prepared.command(&request, shell.program.clone(), &shell.args);
+    command.env.extend(shell.env);
+    command.stdio = stdio(false, request.tty);
+    if !request.quiet {
+        print_note("ringfence: this shell is inside the box; leave it with `exit`\n");
+    }
+    execute(&prepared, &request, command).map(|output| exit(&output))
+}
+
+fn stdio(json: bool, tty: bool) -> Stdio {
+    match (json, tty) {
+        (true, _) => Stdio::Capture,
+        (false, true) => Stdio::Pty,
+        (false, false) => Stdio::Inherit,
+    }
+}
+
+/// Runs the command on this thread, and says on standard error what is known about it.
+fn execute(
+    prepared: &Prepared,
+    request: &Request,
+    command: SandboxCommand,
+) -> Result<SandboxOutput, CliError> {
+    let captured = command.stdio == Stdio::Capture;
+    if request.verbose {
+        print_note(&summary(prepared));
+    }
+    let result = prepared.sandbox.run_blocking(command, |_| Err(DriverError::Cancelled));
+    let output =
+        result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
+    if request.verbose {
+        print_note(&layer_lines(output.layers.iter()));
+    }
+    if !captured && !request.quiet && io::stderr().is_terminal() {
+        print_note(&denial_lines(&output.denials));
+    }
+    Ok(output)
+}
+
+/// What is about to be run, in one line.
+fn summary(prepared: &Prepared) -> String {
+    let profiles = match prepared.settings.profiles.as_slice() {
+        [] => "none".to_owned(),
+        names => names.join(", "),
+    };
+    format!("ringfence: mode {}, profiles {}\n", prepared.settings.mode, one_line(&profiles))
+}
+
+fn exit(output: &SandboxOutput) -> Exit {
+    match (output.exit_code, output.signal) {
+        (Some(status), _) => Exit::Program(status),
+        (None, Some(signal)) => Exit::Signal(signal),
+        (None, None) => Exit::Refused,
+    }
+}
+
+/// An interactive shell whose prompt says where it is.
+#[derive(Debug, PartialEq, Eq)]
+struct Shell {
+    program: OsString,
+    args: Vec<OsString>,
+    env: Vec<(OsString, OsString)>,
+}
+
+/// Runs before each prompt of bash, so that it has the last word after the start-up files.
+const BASH_MARK: &str = r#"case $PS1 in "(ringfence) "*) ;; *) PS1="(ringfence) $PS1";; esac"#;
+/// Wraps the prompt that fish has after its start-up files.
+const FISH_MARK: &str = "functions -q fish_prompt; and functions -c fish_prompt ringfence_inner_prompt; \
+                         function fish_prompt; echo -n '(ringfence) '; ringfence_inner_prompt; end";
+
+impl Shell {
+    /// `SHELL` if it is an absolute path, else `/bin/sh`.
+    fn of(variable: Option<OsString>) -> Self {
+        let program =
+            variable.filter(|shell| Path::new(shell).is_absolute()).unwrap_or_else(|| "/bin/sh".into());
+        let (args, env): (&[&str], &[(&str, &str)]) =
+            match Path::new(&program).file_name().and_then(OsStr::to_str) {
+                Some("bash") => (&[], &[("PROMPT_COMMAND", BASH_MARK)]),
+                // Start-up files usually set the left prompt and leave the right one alone.
+                Some("zsh") => (&[], &[("RPS1", "(ringfence)")]),
+                Some("fish") => (&["-C", FISH_MARK], &[]),
+                _ => (&[], &[("PS1", "(ringfence) $ ")]),
+            };
+        let args = args.iter().map(OsString::from).collect();
+        let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { program, args, env }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_shell_is_an_absolute_path_with_a_marked_prompt() {
+        for (variable, program) in [
+            (Some("/usr/bin/zsh"), "/usr/bin/zsh"),
+            (Some("bash"), "/bin/sh"),
+            (Some(""), "/bin/sh"),
+            (None, "/bin/sh"),
+        ] {
+            let shell = Shell::of(variable.map(OsString::from));
+            assert_eq!(shell.program, program);
+        }
+        for program in ["/bin/sh", "/bin/bash", "/bin/zsh", "/usr/bin/fish", "/bin/busybox"] {
+            let shell = Shell::of(Some(program.into()));
+            let said = format!("{shell:?}");
+            assert!(said.contains("(ringfence)"), "{said}");
+        }
+    }
+
+    #[test]
+    fn a_signal_is_not_taken_for_a_status() {
+        let output = |exit_code, signal| SandboxOutput { exit_code, signal, ..SandboxOutput::default() };
+        assert_eq!(exit(&output(Some(125), None)), Exit::Program(125));
+        assert_eq!(exit(&output(None, Some(15))).code(), 143);
+    }
+}

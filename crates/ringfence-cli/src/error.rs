@@ -1,0 +1,195 @@
+//! Every way in which this program fails, with what each says: kind, message, hint, exit status.
+
+use std::error::Error;
+use std::io;
+use std::path::PathBuf;
+
+use ringfence::SandboxError;
+use ringfence::config::ConfigError;
+use ringfence_types::{Denial, LayerReport, SandboxOutput, Step};
+
+use crate::exit::Exit;
+use crate::usage::UsageError;
+
+/// Why a command of this program did not do its work.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CliError {
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    #[error("{option} is not available yet: {missing}")]
+    NotAvailable {
+        /// As typed.
+        option: &'static str,
+        /// What is missing.
+        missing: &'static str,
+        /// What to do instead.
+        hint: &'static str,
+    },
+    #[error("{source}")]
+    Sandbox {
+        /// Session of the run.
+        session: String,
+        source: SandboxError,
+    },
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    #[error("{} already exists", .path.display())]
+    ConfigExists { path: PathBuf },
+    #[error("cannot write {}", .path.display())]
+    WriteConfig { path: PathBuf, source: io::Error },
+    #[error("cannot determine the current directory")]
+    CurrentDir(#[source] io::Error),
+    #[error("cannot write to standard output")]
+    Output(#[source] io::Error),
+    #[error("internal error: {0}")]
+    Panic(String),
+}
+
+impl CliError {
+    /// `error.kind` in JSON.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Usage(_) => "usage",
+            Self::Sandbox { source, .. } => source.kind(),
+            Self::NotAvailable { .. } => "unsupported_policy",
+            Self::Config(_) | Self::ConfigExists { .. } | Self::WriteConfig { .. } => "config",
+            Self::CurrentDir(_) | Self::Output(_) | Self::Panic(_) => "io",
+        }
+    }
+
+    /// `error.step` in JSON: the launcher's step that failed.
+    pub(crate) fn step(&self) -> Option<&'static str> {
+        match self {
+            Self::Sandbox { source, .. } => source.step().map(Step::name),
+            _ => None,
+        }
+    }
+
+    /// What happened, in one line: the error and what caused it.
+    pub(crate) fn message(&self) -> String {
+        chain(self)
+    }
+
+    /// What to do about it.
+    pub(crate) fn hint(&self) -> Option<String> {
+        match self {
+            Self::Usage(error) => Some(error.hint().to_owned()),
+            Self::NotAvailable { hint, .. } => Some((*hint).to_owned()),
+            Self::Sandbox { source, .. } => source.hint(),
+            Self::Config(error) => error.hint(),
+            Self::ConfigExists { .. } => Some("edit it, or name another file with --config".to_owned()),
+            Self::WriteConfig { .. } => {
+                Some("name another file with --config, or set RINGFENCE_HOME".to_owned())
+            }
+            Self::CurrentDir(_) => {
+                Some("change to a directory that exists and that you may search".to_owned())
+            }
+            Self::Output(_) => None,
+            Self::Panic(_) => {
+                Some("this is a bug: please report it with the command that you ran".to_owned())
+            }
+        }
+    }
+
+    /// Session of the run that failed.
+    pub(crate) fn session(&self) -> Option<&str> {
+        match self {
+            Self::Sandbox { session, .. } => Some(session),
+            _ => None,
+        }
+    }
+
+    /// What was known of a run that was ended, as on a timeout.
+    pub(crate) fn output(&self) -> Option<&SandboxOutput> {
+        match self {
+            Self::Sandbox { source, .. } => source.output(),
+            _ => None,
+        }
+    }
+
+    /// What was refused.
+    pub(crate) fn denials(&self) -> Vec<Denial> {
+        match self {
+            Self::Sandbox { source, .. } => source.denials(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// What was in force when a launch failed.
+    pub(crate) fn layers(&self) -> Option<&LayerReport> {
+        match self {
+            Self::Sandbox { source, .. } => source.layers(),
+            _ => None,
+        }
+    }
+
+    /// The exit status of `run`, `shell` and `explain`.
+    pub(crate) fn run_exit(&self) -> Exit {
+        match self {
+            Self::Sandbox { source: SandboxError::Timeout { .. }, .. } => Exit::Timeout,
+            Self::Sandbox { source: SandboxError::NotExecutable(_), .. } => Exit::NotExecutable,
+            Self::Sandbox { source: SandboxError::NotFound(_), .. } => Exit::NotFound,
+            _ => Exit::Refused,
+        }
+    }
+
+    /// The exit status of the other commands.
+    pub(crate) fn plain_exit(&self) -> Exit {
+        match self {
+            Self::Usage(_) => Exit::Usage,
+            _ => Exit::Negative,
+        }
+    }
+}
+
+/// An error and its sources, separated by colons. A source that its error already quotes is not repeated.
+pub(crate) fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = match cause.downcast_ref::<io::Error>() {
+            Some(error) => io_text(error),
+            None => cause.to_string(),
+        };
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// The system's answer in the style of the other messages: `permission denied`, not
+/// `Permission denied (os error 13)`.
+fn io_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or(&text);
+    let mut chars = text.chars();
+    match chars.next() {
+        Some(first) if chars.clone().next().is_some_and(char::is_lowercase) => {
+            first.to_lowercase().chain(chars).collect()
+        }
+        _ => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_answer_follows_the_message_in_its_style() {
+        let error =
+            CliError::WriteConfig { path: PathBuf::from("/x"), source: io::Error::from_raw_os_error(13) };
+        assert_eq!(error.message(), "cannot write /x: permission denied");
+        let error = CliError::CurrentDir(io::Error::other("RPC failed"));
+        assert_eq!(error.message(), "cannot determine the current directory: RPC failed");
+    }
+
+    #[test]
+    fn usage_errors_have_two_exit_statuses() {
+        let error = CliError::Usage(UsageError::new("m", "h"));
+        assert_eq!((error.run_exit(), error.plain_exit()), (Exit::Refused, Exit::Usage));
+    }
+}
