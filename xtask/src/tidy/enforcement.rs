@@ -39,10 +39,9 @@ pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
             let built = BUILT.iter().any(|status| cell.starts_with(status));
             if !built && !cell.starts_with(NOT_BUILT) {
                 found.push(Violation::new(PAGE, *line, format!("`{cell}` begins with no status")));
-            } else if built != records(tree, folder, variant) {
-                let what =
-                    if built { "but the driver never records it" } else { "but the driver records it" };
-                found.push(Violation::new(PAGE, *line, format!("{backend}, {name}: `{cell}`, {what}")));
+            } else if built && !records(tree, folder, variant) {
+                let what = format!("{backend}, {name}: `{cell}`, but the driver never records it");
+                found.push(Violation::new(PAGE, *line, what));
             }
         }
     }
