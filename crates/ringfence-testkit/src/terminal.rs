@@ -2,9 +2,12 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Child, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcgetwinsize, tcsetwinsize};
@@ -22,6 +25,8 @@ pub struct Terminal {
     /// How far `expect` has read.
     read: usize,
     child: Child,
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Terminal {
@@ -60,14 +65,11 @@ impl Terminal {
         let master = File::from(master);
         let seen = Arc::new(Mutex::new(Vec::new()));
         let sink = Arc::clone(&seen);
-        let mut reader = master.try_clone().expect("dup");
-        std::thread::spawn(move || {
-            let mut buffer = [0; 4096];
-            while let Ok(length @ 1..) = reader.read(&mut buffer) {
-                sink.lock().expect("no reader panics").extend_from_slice(&buffer[..length]);
-            }
-        });
-        Self { master, slave, seen, read: 0, child }
+        let reader = master.try_clone().expect("dup");
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || read_until(&reader, &sink, &stopped));
+        Self { master, slave, seen, read: 0, child, stop, thread: Some(thread) }
     }
 
     /// Process id of the program.
@@ -142,13 +144,28 @@ impl Terminal {
         tcgetattr(&self.slave).expect("modes")
     }
 
-    /// Whether the open file description that the program got can block, and whether the terminal can be opened
-    /// again (it can't once someone has made it exclusive, unless the caller is privileged).
+    /// Whether a program that reads from it waits for input.
     ///
     /// # Panics
     /// If the flags can't be read.
     pub fn is_blocking(&self) -> bool {
         !rustix::fs::fcntl_getfl(&self.slave).expect("flags").contains(OFlags::NONBLOCK)
+    }
+
+    /// Takes the terminal away, as a closed window does, and waits for the program's end.
+    ///
+    /// # Panics
+    /// If it does not end.
+    #[track_caller]
+    pub fn hang_up(mut self) -> ExitStatus {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            thread.join().expect("no reader panics");
+        }
+        let nothing = || File::open("/dev/null").expect("/dev/null");
+        drop(std::mem::replace(&mut self.master, nothing()));
+        self.slave = nothing().into();
+        self.wait().0
     }
 
     /// Waits for the program's end.
@@ -172,6 +189,23 @@ impl Terminal {
         // What the program wrote last is still on its way through the line discipline.
         std::thread::sleep(Duration::from_millis(50));
         (status, String::from_utf8_lossy(&self.screen()).into_owned())
+    }
+}
+
+/// Collects what is shown, and lets go of the terminal when it is told to.
+fn read_until(mut reader: &File, sink: &Mutex<Vec<u8>>, stop: &AtomicBool) {
+    let pause = Timespec { tv_sec: 0, tv_nsec: 20_000_000 };
+    let mut buffer = [0; 4096];
+    while !stop.load(Ordering::Relaxed) {
+        let mut ready = [PollFd::new(reader, PollFlags::IN)];
+        if rustix::event::poll(&mut ready, Some(&pause)).is_ok_and(|count| count > 0) {
+            match reader.read(&mut buffer) {
+                Ok(length @ 1..) => {
+                    sink.lock().expect("no reader panics").extend_from_slice(&buffer[..length])
+                }
+                _ => return,
+            }
+        }
     }
 }
 

@@ -4,5 +4,11 @@
 
 #![allow(clippy::print_stdout, reason = "the length of the table and what is skipped must be seen")]
 
+mod deny;
 mod escapes;
+mod exit_codes;
+mod lifetime;
+mod protected;
+mod pty;
+mod streams;
 mod support;
