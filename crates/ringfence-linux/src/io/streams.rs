@@ -199,11 +199,9 @@ impl Streams {
         }
         let outer = kinds.iter().position(|kind| *kind == Kind::Terminal);
         // One inner terminal stands for one outer one. Another gets the bytes that are meant for it, no more.
-        for stream in 0..3 {
-            if kinds[stream] == Kind::Terminal
-                && outer.is_some_and(|outer| !same_terminal(caller.fds[outer], caller.fds[stream]))
-            {
-                kinds[stream] = Kind::Opaque;
+        for (kind, fd) in kinds.iter_mut().zip(caller.fds) {
+            if *kind == Kind::Terminal && outer.is_some_and(|outer| !same_terminal(caller.fds[outer], fd)) {
+                *kind = Kind::Opaque;
             }
         }
         if let Some(outer) = outer {

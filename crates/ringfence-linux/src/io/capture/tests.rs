@@ -91,6 +91,10 @@ proptest! {
         prop_assert!(String::from_utf8(stdout.bytes).is_ok());
         prop_assert!(String::from_utf8(stderr.bytes).is_ok());
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
 
     #[test]
     fn large_streams_stay_within_their_memory(
