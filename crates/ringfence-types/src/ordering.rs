@@ -194,19 +194,16 @@ impl ResolvedPolicy {
         excess.extend(flags.into_iter().filter(|(own, base, _)| own > base).map(|(.., excess)| excess));
 
         let (own, base) = (&self.rlimits, &baseline.rlimits);
-        let limits: [(_, _, fn(Option<u64>) -> Excess); 5] = [
-            (self.max_memory_mb, baseline.max_memory_mb, Excess::Memory),
-            (self.max_processes, baseline.max_processes, Excess::Processes),
-            (self.timeout_secs, baseline.timeout_secs, Excess::Timeout),
-            (own.open_files, base.open_files, Excess::OpenFiles),
-            (own.file_size, base.file_size, Excess::FileSize),
-        ];
-        excess.extend(
-            limits
-                .into_iter()
-                .filter(|(own, base, _)| !limit_within(*own, *base))
-                .map(|(own, _, make)| make(own)),
-        );
+        let mut limit = |own: Option<u64>, base: Option<u64>, named: fn(Option<u64>) -> Excess| {
+            if !limit_within(own, base) {
+                excess.insert(named(own));
+            }
+        };
+        limit(self.max_memory_mb, baseline.max_memory_mb, Excess::Memory);
+        limit(self.max_processes, baseline.max_processes, Excess::Processes);
+        limit(self.timeout_secs, baseline.timeout_secs, Excess::Timeout);
+        limit(own.open_files, base.open_files, Excess::OpenFiles);
+        limit(own.file_size, base.file_size, Excess::FileSize);
         excess.into_iter().collect()
     }
 
