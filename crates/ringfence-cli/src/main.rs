@@ -20,6 +20,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 
 fn main() -> ExitCode {
+    ringfence::init();
     let argv: Vec<OsString> = std::env::args_os().collect();
     let invocation = Invocation::of(&argv);
     panic::set_hook(Box::new(|info| {

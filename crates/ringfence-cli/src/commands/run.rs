@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use ringfence::{DriverError, SandboxCommand, SandboxOutput, Stdio};
+use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdio};
 
 use super::prepare::{Prepared, prepare};
 use crate::args::{RunArgs, ShellArgs};
@@ -59,7 +59,7 @@ fn execute(
     if request.verbose {
         print_note(&summary(prepared));
     }
-    let result = prepared.sandbox.run_blocking(command, |_| Err(DriverError::Cancelled));
+    let result = prepared.sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run));
     let output =
         result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
     if request.verbose {
