@@ -34,10 +34,13 @@ pub use ringfence_gate::{
     CacheRequest, DriverError, DriverOutput, Lifetime, OsSandboxDriverTrait, SessionPolicy, SessionStart,
     TerminalRequester, session_directory,
 };
+#[cfg(target_os = "linux")]
+pub use ringfence_linux::{LinuxDriver, init};
+
 pub use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 pub use ringfence_policy::{HookContext, HookDecision, RateLimitConfig, RateLimitHook, SandboxBeforeHook};
 pub use ringfence_types::{
-    Denial, DenialKind, DenialSource, HostPattern, Layer, LayerName, LayerReport, LayerStatus, NetworkPolicy,
-    SandboxCapabilities, SandboxCommand, SandboxOutput, SessionId, Stdin, StdinStream, Stdio, Step,
-    WorkspaceAccess,
+    Denial, DenialKind, DenialSource, Excess, HostPattern, Layer, LayerName, LayerReport, LayerStatus,
+    NetworkPolicy, SandboxCapabilities, SandboxCommand, SandboxOutput, SessionId, Stdin, StdinStream, Stdio,
+    Step, WorkspaceAccess,
 };

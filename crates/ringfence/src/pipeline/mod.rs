@@ -270,6 +270,13 @@ impl Inner {
 }
 
 /// The driver of the system that this was built for.
+#[cfg(target_os = "linux")]
+fn default_driver() -> Option<Arc<dyn OsSandboxDriverTrait>> {
+    Some(Arc::new(ringfence_linux::LinuxDriver::new()))
+}
+
+/// There is none yet.
+#[cfg(not(target_os = "linux"))]
 fn default_driver() -> Option<Arc<dyn OsSandboxDriverTrait>> {
     None
 }
