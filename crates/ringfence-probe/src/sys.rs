@@ -71,22 +71,31 @@ macro_rules! sys {
 }
 pub(crate) use sys;
 
-/// getpid(2) through the 32-bit entry of x86 (`int 0x80`), whose numbers are those of i386.
+/// A system call through the 32-bit entry of x86 (`int 0x80`), whose numbers are those of i386.
 #[cfg(target_arch = "x86_64")]
-pub(crate) fn i386_getpid() -> io::Result<i64> {
-    const I386_GETPID: i32 = 20;
+pub(crate) fn i386(number: u32, args: [u32; 6]) -> io::Result<i64> {
     let result: i32;
-    // SAFETY: i386 getpid takes no arguments and touches no memory; the entry clobbers r8 to r11 only.
+    // SAFETY: the arguments are 32-bit values, so that no pointer into this process' memory, which lies above
+    // 4 GiB, is among them. rbx and rbp, which the compiler keeps for itself, are restored; the entry clobbers
+    // r8 to r11.
     unsafe {
-        std::arch::asm!("int 0x80", inlateout("eax") I386_GETPID => result,
-            out("r8") _, out("r9") _, out("r10") _, out("r11") _, options(nostack));
+        std::arch::asm!(
+            "push rbx", "push rbp",
+            "mov ebx, dword ptr [r12]", "mov ebp, dword ptr [r12 + 20]",
+            "int 0x80",
+            "pop rbp", "pop rbx",
+            in("r12") args.as_ptr(),
+            inlateout("eax") number as i32 => result,
+            in("ecx") args[1], in("edx") args[2], in("esi") args[3], in("edi") args[4],
+            out("r8") _, out("r9") _, out("r10") _, out("r11") _,
+        );
     }
-    if result < 0 { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result.into()) }
+    if (-4095..0).contains(&result) { Err(io::Error::from_raw_os_error(-result)) } else { Ok(result.into()) }
 }
 
 /// There is no such entry on other architectures.
 #[cfg(not(target_arch = "x86_64"))]
-pub(crate) fn i386_getpid() -> io::Result<i64> {
+pub(crate) fn i386(_: u32, _: [u32; 6]) -> io::Result<i64> {
     Err(io::Error::from_raw_os_error(libc::ENOSYS))
 }
 

@@ -4,11 +4,17 @@
 
 #![allow(clippy::print_stdout, reason = "the length of the table and what is skipped must be seen")]
 
+mod allowed;
+mod bad_input;
 mod deny;
 mod escapes;
 mod exit_codes;
+#[cfg(feature = "fault-injection")]
+mod faults;
 mod lifetime;
+mod places;
 mod protected;
 mod pty;
+mod seccomp_rows;
 mod streams;
 mod support;

@@ -3,6 +3,7 @@
 mod bench;
 mod descriptors;
 mod files;
+mod filtered;
 mod metadata;
 mod namespaces;
 mod process;
@@ -28,6 +29,7 @@ const GROUPS: &[&[Act]] = &[
     process::ACTS,
     namespaces::ACTS,
     syscalls::ACTS,
+    filtered::ACTS,
     sockets::ACTS,
     state::ACTS,
     terminal::ACTS,

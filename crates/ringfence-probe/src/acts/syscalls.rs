@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::{Act, act};
 use crate::args::{Args, Failure, Outcome, parse_int};
-use crate::sys::{Arg, call, i386_getpid};
+use crate::sys::{Arg, call, i386};
 
 pub(super) const ACTS: &[Act] = &[
     act("syscall", "NAME|NUMBER [INT|self|str:TEXT|buf:SIZE]…", syscall),
@@ -12,7 +12,10 @@ pub(super) const ACTS: &[Act] = &[
         const X32_SYSCALL_BIT: i64 = 0x4000_0000;
         Ok(json!(call(args.int(0)? | X32_SYSCALL_BIT, &mut [])?))
     }),
-    act("syscall-i386", "", |_| Ok(json!(i386_getpid()?))),
+    act("syscall-i386", "", |_| {
+        const I386_GETPID: u32 = 20;
+        Ok(json!(i386(I386_GETPID, [0; 6])?))
+    }),
 ];
 
 macro_rules! numbers {

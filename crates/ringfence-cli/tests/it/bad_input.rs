@@ -1,0 +1,311 @@
+//! Odd input that must work, and wrong input that must end with one clear line, a hint and exit 125.
+
+use std::time::{Duration, Instant};
+
+use ringfence_testkit::{Caller, Finished, Fixture, Invocation, Listing};
+use serde_json::Value;
+
+use crate::support::as_each_caller;
+
+/// One line of what happened without a final period, one line of what to do, nothing else, and no trace.
+#[track_caller]
+fn refused(fixture: &Fixture, run: Invocation) -> Finished {
+    let before = Listing::of(fixture.root()).without(&fixture.state());
+    let finished = run.finish().code_is(125);
+    let text = finished.err();
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 2, "not one message and one hint: {}", finished.report());
+    assert!(!lines[0].ends_with('.') && lines[0].len() > 12, "{text}");
+    assert!(lines[1].starts_with("hint: ") && !lines[1].ends_with('.'), "{text}");
+    assert!(!text.contains("panicked") && !text.contains('\u{1b}'), "{text}");
+    assert_eq!(finished.out(), "");
+    let after = Listing::of(fixture.root()).without(&fixture.state());
+    assert_eq!(after.changes(&before), Vec::<String>::new());
+    finished
+}
+
+/// A run with these options that must be refused, and whose message holds the word.
+#[track_caller]
+fn refused_with(fixture: &Fixture, flags: &[&str], word: &str) {
+    let finished = refused(fixture, fixture.inside(flags, &["touch", "ran"]));
+    assert!(finished.err().contains(word), "no {word:?} in: {}", finished.report());
+    let json = fixture.inside(&[flags, &["--json"]].concat(), &["touch", "ran"]).finish().code_is(125);
+    let value = json.json();
+    assert_eq!(value["exit_code"], Value::Null);
+    for part in ["kind", "message", "hint"] {
+        assert!(value["error"][part].is_string(), "{part}: {value}");
+    }
+    assert!(!fixture.exists("ws/ran"));
+}
+
+#[test]
+fn no_home_and_no_path() {
+    as_each_caller(|fixture| {
+        fixture.inside(&[], &["true"]).without_env("HOME").finish().code_is(0);
+        fixture.inside(&[], &["/bin/true"]).without_env("PATH").finish().code_is(0);
+        fixture.inside(&[], &["true"]).without_env("PATH").finish().code_is(0);
+        let bare = ["HOME", "PATH", "USER", "LANG", "TERM"];
+        let run = bare.into_iter().fold(fixture.inside(&[], &["/bin/true"]), Invocation::without_env);
+        run.finish().code_is(0);
+        fixture
+            .inside(&[], &["true"])
+            .env("HOME", "")
+            .env("TERM", "")
+            .env("LANG", "nonsense")
+            .finish()
+            .code_is(0);
+    });
+}
+
+#[test]
+fn any_umask() {
+    as_each_caller(|fixture| {
+        for mask in ["0777", "0000", "0277"] {
+            let script =
+                format!("umask {mask}; $RUN -- sh -c 'umask; echo x >/tmp/f; mkdir /tmp/d'; echo $?");
+            let finished = fixture.shell_outside(&script).finish();
+            assert_eq!(finished.out(), format!("{mask}\n0\n"), "{}", finished.report());
+        }
+    });
+}
+
+#[test]
+fn unreadable_files_in_the_workspace() {
+    as_each_caller(|fixture| {
+        fixture.write("ws/locked-file", "x");
+        fixture.write("ws/locked/inner/file", "x");
+        fixture.write("ws/plain", "plain\n");
+        fixture.chmod("ws/locked-file", 0);
+        fixture.chmod("ws/locked", 0);
+        fixture.inside(&[], &["cat", "plain"]).finish().code_is(0);
+        fixture.inside(&["--deny", "locked-file", "--deny", "locked"], &["cat", "plain"]).finish().code_is(0);
+        fixture.inside(&["--read", "locked-file"], &["cat", "plain"]).finish().code_is(0);
+    });
+}
+
+#[test]
+fn a_crowded_descriptor_table() {
+    as_each_caller(|fixture| {
+        let script = "for fd in $(seq 10 250); do eval \"exec $fd</dev/null\"; done; $RUN -- true";
+        fixture.shell_outside(script).finish().code_is(0);
+        fixture.shell_outside("ulimit -n 40; $RUN -- true").finish().code_is(0);
+    });
+}
+
+#[test]
+fn workspaces_that_are_none() {
+    as_each_caller(|fixture| {
+        fixture.write("host/file", "x");
+        fixture.symlink("nowhere", "host/dangling");
+        for place in ["{host}/missing", "{host}/file", "{host}/dangling", ""] {
+            let place = fixture.expand(place);
+            refused(fixture, fixture.ringfence(["run", "--workspace", &place, "--", "true"]));
+        }
+    });
+}
+
+#[test]
+fn a_current_folder_that_is_gone_or_locked() {
+    as_each_caller(|fixture| {
+        fixture.mkdir("host/gone");
+        let script = "cd $HOST/gone && rmdir $HOST/gone && exec $RINGFENCE run -- true";
+        let finished = fixture.shell_outside(script).finish().code_is(125);
+        assert!(finished.err().contains("hint:"), "{}", finished.report());
+        // Where the workspace is named, the current folder does not matter.
+        fixture.mkdir("host/gone");
+        let script = "cd $HOST/gone && rmdir $HOST/gone && exec $RUN -- pwd";
+        assert_eq!(
+            fixture.shell_outside(script).finish().code_is(0).out().trim(),
+            fixture.ws().to_string_lossy()
+        );
+        if fixture.caller() == Caller::User {
+            fixture.mkdir("host/locked");
+            let script = "cd $HOST/locked && chmod 0 $HOST/locked && $RINGFENCE run -- true; \
+                          code=$?; chmod 700 $HOST/locked; exit $code";
+            let finished = fixture.shell_outside(script).finish().code_is(125);
+            assert!(finished.err().contains("hint:"), "{}", finished.report());
+        }
+    });
+}
+
+#[test]
+fn contradictions_and_what_is_not_there_yet() {
+    as_each_caller(|fixture| {
+        let cases: &[(&[&str], &str)] = &[
+            (&["--net", "none", "--allow-host", "example.com"], "--net"),
+            (&["--session", "x"], "--session"),
+            (&["--mode", "lax"], "lax"),
+            (&["--timeout", "soon"], "soon"),
+            (&["--timeout", "0s"], "0s"),
+            (&["--max-output", "-1"], "-1"),
+            (&["--require", "magic"], "magic"),
+            (&["--net", "some"], "some"),
+            (&["--env", "=x"], "--env"),
+            (&["--profile", "no-such-profile"], "no-such-profile"),
+            (&["--profile", "none", "--profile", "rust"], "none"),
+            (&["--device", "no-such-device"], "no-such-device"),
+            (&["--no-such-option"], "--no-such-option"),
+            (&["--deny-hst", "x"], "--deny-host"),
+            (&["--memory", "512M"], "--memory"),
+            (&["--pids", "10"], "--pids"),
+            (&["--cpu", "50%"], "--cpu"),
+            (&["--net", "public"], "public"),
+            (&["--allow-host", "example.com"], "--allow-host"),
+            (&["--deny-host", "example.com"], "--deny-host"),
+            (&["--publish", "80:80"], "--publish"),
+            (&["--allow-loopback", "80"], "--allow-loopback"),
+            (&["--backend", "bwrap"], "bwrap"),
+            (&["--backend", "landlock"], "landlock"),
+            (&["--require", "cgroup"], "cgroup"),
+            (&["--require", "proxy"], "proxy"),
+        ];
+        for (flags, word) in cases {
+            refused_with(fixture, flags, word);
+        }
+        refused(fixture, fixture.ringfence(["run"]));
+        refused(fixture, fixture.ringfence(["run", "--json", "--tty", "--", "true"]));
+        refused(fixture, fixture.ringfence(["run", "--"]));
+    });
+}
+
+#[test]
+fn grants_that_cannot_be_given() {
+    as_each_caller(|fixture| {
+        fixture.symlink("nowhere", "host/dangling");
+        fixture.write("host/plain", "x");
+        for flags in [
+            ["--read", "{host}/missing"],
+            ["--write", "{host}/missing"],
+            ["--write", "{host}/dangling"],
+            ["--read", "{host}/plain/below"],
+            ["--unix-socket", "{host}/missing.sock"],
+            ["--unix-socket", "{host}/plain"],
+        ] {
+            refused_with(fixture, &flags, "host/");
+        }
+    });
+}
+
+#[test]
+fn dangerous_roots() {
+    as_each_caller(|fixture| {
+        fixture.mkdir("home/project");
+        for flags in [
+            ["--write", "/"],
+            ["--write", "/usr"],
+            ["--write", "/etc"],
+            ["--write", "/home"],
+            ["--write", "{home}"],
+            ["--write", "{root}"],
+            ["--write", "/var/tmp"],
+        ] {
+            refused_with(fixture, &flags, "--force-root");
+        }
+        for place in ["/", "/usr", "/etc", "{home}", "{root}"] {
+            let place = fixture.expand(place);
+            let finished = refused(fixture, fixture.ringfence(["run", "--workspace", &place, "--", "true"]));
+            assert!(finished.err().contains("--force-root"), "{}", finished.report());
+        }
+        // Below the home is where work lies; and who insists gets it.
+        let project = fixture.expand("{home}/project");
+        fixture.ringfence(["run", "--workspace", &project, "--", "touch", "x"]).finish().code_is(0);
+        let home = fixture.expand("{home}");
+        fixture
+            .ringfence(["run", "--force-root", "--workspace", &home, "--", "touch", "y"])
+            .finish()
+            .code_is(0);
+        assert!(fixture.exists("home/y"));
+    });
+}
+
+#[test]
+fn configurations_that_are_wrong() {
+    as_each_caller(|fixture| {
+        let cases: &[(&str, &[&str])] = &[
+            (
+                "[sandbox]\ndefault_timeout_second = 5\n",
+                &["default_timeout_second", "default_timeout_seconds", "2"],
+            ),
+            ("[sandbox]\ndefault_timeout_seconds = \"soon\"\n", &["default_timeout_seconds"]),
+            ("[sandbox.linus]\nnested_userns = true\n", &["linus", "linux"]),
+            ("[sandbox\n", &["1"]),
+            ("[profile.x]\nmode = \"lax\"\n", &["lax"]),
+            ("[profile.x]\nextends = [\"nowhere\"]\n", &["nowhere"]),
+            ("[sandbox]\nmax_output_bytes = -1\n", &["max_output_bytes"]),
+        ];
+        for (text, words) in cases {
+            fixture.write("state/config.toml", text);
+            let finished = refused(fixture, fixture.inside(&[], &["true"]));
+            for word in *words {
+                assert!(finished.err().contains(word), "no {word:?} for {text:?}: {}", finished.report());
+            }
+        }
+        fixture.write("state/config.toml", "");
+        fixture.write("host/named.toml", "[sandbox]\nenable = true\n");
+        refused_with(fixture, &["--config", "{host}/named.toml"], "enable");
+        refused_with(fixture, &["--config", "{host}/missing.toml"], "missing.toml");
+        refused_with(fixture, &["--config", "{host}"], "host");
+        fixture.write("ws/.ringfence.toml", "[sandbox]\nenable = true\n");
+        refused_with(fixture, &[], ".ringfence.toml");
+        // A workspace's own file may not loosen.
+        fixture.write("ws/.ringfence.toml", "[sandbox.linux]\nnested_userns = true\n");
+        refused_with(fixture, &[], "nested_userns");
+        std::fs::remove_file(fixture.ws().join(".ringfence.toml")).expect("rm");
+        fixture.write("state/config.toml", "[sandbox]\nenabled = false\n");
+        let value = fixture.inside(&["--json"], &["true"]).finish().code_is(125).json();
+        assert_eq!(value["error"]["kind"], "disabled", "{value}");
+    });
+}
+
+#[test]
+fn a_home_that_cannot_be_written() {
+    as_each_caller(|fixture| {
+        fixture.write("host/file", "x");
+        for home in ["{host}/file", "/proc/none", "/dev/null"] {
+            let run = fixture.inside(&[], &["true"]).without_env("RINGFENCE_HOME");
+            refused(fixture, run.env("HOME", fixture.expand(home)));
+        }
+        if fixture.caller() == Caller::User {
+            fixture.mkdir("host/locked");
+            fixture.chmod("host/locked", 0o500);
+            let run = fixture.inside(&[], &["true"]).without_env("RINGFENCE_HOME");
+            refused(fixture, run.env("HOME", fixture.host().join("locked")));
+            let run = fixture.inside(&[], &["true"]).env("RINGFENCE_HOME", fixture.host().join("locked"));
+            refused(fixture, run);
+        }
+        let run = fixture.inside(&[], &["true"]).env("RINGFENCE_HOME", fixture.host().join("file"));
+        refused(fixture, run);
+    });
+}
+
+#[test]
+fn paths_that_come_and_go_during_the_start() {
+    as_each_caller(|fixture| {
+        let flicker = fixture.host().join("flicker");
+        let end = Instant::now() + Duration::from_secs(4);
+        std::thread::scope(|scope| {
+            let path = &flicker;
+            scope.spawn(move || {
+                while Instant::now() < end {
+                    let _ = std::fs::create_dir(path);
+                    let _ = std::fs::write(path.join("file"), "x");
+                    let _ = std::fs::remove_dir_all(path);
+                    let _ = std::os::unix::fs::symlink("/etc", path);
+                    let _ = std::fs::remove_file(path);
+                }
+            });
+            while Instant::now() < end {
+                for flag in ["--read", "--write", "--deny"] {
+                    let finished =
+                        fixture.inside(&[flag, "{host}/flicker"], &["sh", "-c", "echo ran"]).finish();
+                    let known = match finished.code {
+                        Some(0) => finished.out() == "ran\n",
+                        Some(125) => finished.err().lines().count() == 2 && finished.err().contains("hint:"),
+                        _ => false,
+                    };
+                    assert!(known, "{flag}: {}", finished.report());
+                }
+            }
+        });
+    });
+}
