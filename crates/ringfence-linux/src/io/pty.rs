@@ -312,4 +312,4 @@ impl PtyRelay {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,11 +1,11 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
-use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use rustix::process::{Signal, kill_current_process_group};
 
 use crate::sys::{
     block_signals, discard_pending_signal, is_signal_ignored, pending_signals, set_signal_mask, signal_bit,
-    signal_fd, unblock_signals,
+    signal_fd, signal_this_thread, unblock_signals,
 };
 
 /// Size of `struct signalfd_siginfo` (signalfd(2)), which starts with the signal's number.
@@ -96,16 +96,17 @@ impl Signals {
     /// rest of its job unless that has had the signal already; returns when it is continued. `false`: it was not
     /// stopped, because it ignores the signal or nobody is there to continue it (an orphaned process group).
     pub(crate) fn stop(&mut self, signal: Signal) -> Result<bool, Errno> {
-        let cont = signal_bit(Signal::CONT);
+        let (own, cont) = (signal_bit(signal), signal_bit(Signal::CONT));
         discard_pending_signal(cont);
+        // Blocked, it waits for the moment when the rest of the job has it too. SIGSTOP stops in the first call.
+        let mask = block_signals(own)?;
         if signal == Signal::STOP || self.stop_received {
-            kill_process(getpid(), signal)?;
+            signal_this_thread(signal)?;
         } else {
             kill_current_process_group(signal)?;
         }
         self.stop_received = false;
-        // A blocked signal waits for this moment; the process stops in this call.
-        let mask = unblock_signals(signal_bit(signal))?;
+        unblock_signals(own)?;
         set_signal_mask(mask)?;
         let continued = pending_signals()? & cont != 0;
         discard_pending_signal(cont);
@@ -125,3 +126,5 @@ impl Drop for Signals {
         let _ = set_signal_mask(self.original);
     }
 }
+#[cfg(test)]
+mod tests;

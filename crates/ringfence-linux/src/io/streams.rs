@@ -472,4 +472,4 @@ fn null() -> Result<OwnedFd, StreamError> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -18,12 +18,11 @@ pub(crate) use process::{
     block_all_signals, clear_arguments_and_environment, close_all_but, close_on_exec_above, default_sigpipe,
     drain_signals, exit_now, kill_all, set_signal_mask,
 };
+use rustix::io::Errno;
 pub(crate) use signal::{
     Quiet, block_signals, discard_pending_signal, is_signal_ignored, pending_signals, signal_bit, signal_fd,
-    unblock_signals,
+    signal_this_thread, unblock_signals,
 };
-
-use rustix::io::Errno;
 
 /// Turns a libc-style return value into a result.
 fn checked(returned: libc::c_long) -> Result<libc::c_long, Errno> {

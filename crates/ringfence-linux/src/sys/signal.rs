@@ -106,6 +106,13 @@ impl Drop for Quiet {
     }
 }
 
+/// Sends a signal to the calling thread alone (tgkill(2)).
+pub(crate) fn signal_this_thread(signal: Signal) -> Result<(), Errno> {
+    let (process, thread) = (rustix::process::getpid().as_raw_pid(), rustix::thread::gettid().as_raw_pid());
+    // SAFETY: tgkill(2) has no memory-safety preconditions.
+    checked(unsafe { libc::syscall(libc::SYS_tgkill, process, thread, signal.as_raw()) }).map(drop)
+}
+
 #[cfg(test)]
 mod tests {
     use rustix::pipe::pipe;
