@@ -138,7 +138,8 @@ pub struct Linux {
     /// Lets the command create namespaces of its own (Chromium, Bazel, a nested Ringfence). Weakens seccomp and
     /// takes the file rules out of Landlock; reported.
     pub nested_userns: bool,
-    /// Lets 32-bit x86 programs run, whose system calls are not filtered one by one.
+    /// Lets 32-bit x86 programs run. The same seccomp rows hold for them, but for what `socketcall` takes from
+    /// memory, where no filter sees it.
     pub allow_i386: bool,
     /// Size limit of the private temp and of each other private tmpfs, in bytes.
     pub tmp_size: u64,

@@ -6,6 +6,7 @@
 
 mod allowed;
 mod bad_input;
+mod cli;
 mod deny;
 mod escapes;
 mod exit_codes;

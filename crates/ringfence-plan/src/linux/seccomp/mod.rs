@@ -102,8 +102,8 @@ impl From<Instruction> for (u16, u8, u8, u32) {
 
 /// A filter that is neither empty nor too long, ready for seccomp(2).
 ///
-/// To be installed with `SECCOMP_FILTER_FLAG_SPEC_ALLOW`: before Linux 5.16 a filter without it turns on a
-/// mitigation that slows down everything the command does.
+/// Installed without `SECCOMP_FILTER_FLAG_SPEC_ALLOW`: kernels before 5.16 then keep a mitigation against
+/// speculation on for the command, which costs speed there and is what a command that nobody has vetted should have.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "Parts")]
 pub struct Program {
