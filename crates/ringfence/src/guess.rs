@@ -130,3 +130,130 @@ fn paths(line: &str, at: usize) -> Vec<PathBuf> {
     let plausible = |path: &&str| !path.is_empty() && !path.contains('\0') && path.len() < 4096;
     found.into_iter().filter(plausible).map(PathBuf::from).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use ringfence_types::{PathKind, Protected, ResolvedPath, WorkspaceAccess};
+
+    use super::*;
+
+    fn at(path: &str) -> ResolvedPath {
+        ResolvedPath { path: path.into(), kind: PathKind::Directory, id: None }
+    }
+
+    /// The whole disk readable, `/w` writable, `/home/u/.ssh` denied, `/w/.git/config` protected.
+    fn policy() -> ResolvedPolicy {
+        ResolvedPolicy {
+            workspace: at("/w"),
+            workspace_owner: None,
+            workspace_access: WorkspaceAccess::Write,
+            cwd: at("/w/sub"),
+            read: vec![at("/")],
+            write: Vec::new(),
+            deny: vec![at("/home/u/.ssh")],
+            network: Network::None,
+            loopback: true,
+            spawn: true,
+            unix_sockets: Vec::new(),
+            devices: Vec::new(),
+            max_memory_mb: None,
+            max_processes: None,
+            timeout_secs: None,
+            private_home: None,
+            host_tmpdir: None,
+            session_tmp: None,
+            caches: Vec::new(),
+            protected: Protected { read_only: vec![at("/w/.git/config")], ..Protected::default() },
+            rlimits: Default::default(),
+            linux: Default::default(),
+        }
+    }
+
+    fn one(stderr: &str) -> Option<(DenialKind, String, Option<String>)> {
+        let mut found = from_stderr(stderr.as_bytes(), "linux/native", &policy());
+        assert!(found.len() < 2, "{found:?}");
+        found.pop().map(|denial| {
+            assert_eq!((denial.source, denial.certain), (DenialSource::Stderr, false));
+            (denial.kind, denial.target, denial.allow_with)
+        })
+    }
+
+    #[test]
+    fn the_ways_in_which_programs_say_it() {
+        for (text, kind, target, flag) in [
+            (
+                "touch: cannot touch '/etc/x': Read-only file system",
+                DenialKind::Write,
+                "/etc/x",
+                Some("--write /etc"),
+            ),
+            (
+                "sh: 1: cannot create /etc/x: Read-only file system",
+                DenialKind::Write,
+                "/etc/x",
+                Some("--write /etc"),
+            ),
+            (
+                "OSError: [Errno 30] Read-only file system: '/opt/a b'",
+                DenialKind::Write,
+                "/opt/a b",
+                Some("--write /opt"),
+            ),
+            (
+                "Error: EROFS: read-only file system, mkdir '/opt/x'",
+                DenialKind::Write,
+                "/opt/x",
+                Some("--write /opt"),
+            ),
+            (
+                "cat: /home/u/.ssh/id: Permission denied",
+                DenialKind::Read,
+                "/home/u/.ssh/id",
+                Some("--read /home/u/.ssh/id"),
+            ),
+            (
+                "PermissionError: [Errno 13] Permission denied: '/home/u/.ssh'",
+                DenialKind::Read,
+                "/home/u/.ssh",
+                Some("--read /home/u/.ssh"),
+            ),
+            (
+                "error: could not write config file /w/.git/config: Device or resource busy",
+                DenialKind::Protected,
+                "/w/.git/config",
+                None,
+            ),
+            (
+                "curl: (6) Could not resolve host: example.org",
+                DenialKind::Connect,
+                "network",
+                Some("--net all"),
+            ),
+            ("connect: Network is unreachable", DenialKind::Connect, "network", Some("--net all")),
+        ] {
+            assert_eq!(one(text), Some((kind, target.to_owned(), flag.map(String::from))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_granted_path_is_not_blamed_on_the_box() {
+        assert_eq!(one("cat: /w/locked: Permission denied"), None);
+        assert_eq!(one("cat: locked: Permission denied"), None, "relative to the working directory");
+        assert_eq!(one("mount of /w is a read-only file system"), None);
+        assert_eq!(one("all is well"), None);
+        assert_eq!(one("Permission denied"), None);
+    }
+
+    #[test]
+    fn the_search_is_bounded_and_repeats_nothing() {
+        let line = "touch: cannot touch '/etc/x': Read-only file system\n";
+        assert_eq!(from_stderr(line.repeat(50).as_bytes(), "linux/native", &policy()).len(), 1);
+        let many: String =
+            (0..50).map(|n| format!("touch: cannot touch '/etc/{n}': Read-only file system\n")).collect();
+        assert_eq!(from_stderr(many.as_bytes(), "linux/native", &policy()).len(), MAX_GUESSES);
+        let early = [line.as_bytes(), &vec![b'.'; SEARCHED]].concat();
+        assert!(from_stderr(&early, "linux/native", &policy()).is_empty());
+        assert!(from_stderr(&[0xff; 100], "linux/native", &policy()).is_empty());
+        assert!(from_stderr(line.as_bytes(), "windows/acl", &policy()).is_empty(), "texts of another driver");
+    }
+}

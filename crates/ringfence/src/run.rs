@@ -101,7 +101,7 @@ impl SessionSettings {
         env.extend(options.env.iter().filter_map(|entry| variable(entry, host)));
         let policy = SessionPolicy {
             baseline: capabilities,
-            force_root: options.force_root,
+            force_root: options.force_root || mode == Mode::FullAccess,
             // Where the rest of the disk is shown, the home directory is too.
             private_home: host.home().filter(|_| mode == Mode::Strict),
             // `read-only` writes nothing that outlives the run; `full-access` has the caches themselves.
@@ -160,3 +160,6 @@ impl<'a> Grants<'a> {
         secrets.into_iter().filter(|secret| !named(secret)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests;

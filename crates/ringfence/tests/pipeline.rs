@@ -40,8 +40,7 @@ fn asking(world: &World, requester: &Arc<FakeRequester>) -> WorkspaceSandbox {
 
 #[tokio::test]
 async fn what_lies_within_the_baseline_asks_nobody() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::new(ApprovalOutcome::Denied);
     world.driver.reply(Reply::Output(DriverOutput {
         stdout: b"out".to_vec(),
@@ -82,8 +81,7 @@ async fn what_lies_within_the_baseline_asks_nobody() {
 
 #[tokio::test]
 async fn an_approval_reaches_the_driver_and_is_remembered_for_its_session() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::new(ApprovalOutcome::Approved);
     let sandbox = asking(&world, &requester);
     let mut asked = command("a").capabilities(network());
@@ -119,8 +117,7 @@ async fn an_approval_for_once_is_not_remembered() {
 
 #[tokio::test]
 async fn a_refusal_stops_the_command() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::new(ApprovalOutcome::Denied);
     let error = asking(&world, &requester).execute(command("a").capabilities(network())).await.unwrap_err();
     assert_eq!((error.kind(), error.exit_code()), ("capability_denied", 125));
@@ -135,8 +132,7 @@ async fn a_refusal_stops_the_command() {
 
 #[tokio::test]
 async fn nobody_to_ask_is_an_answer_at_once() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let error = sandbox(&world).execute(command("a").capabilities(network())).await.unwrap_err();
     assert_eq!(error.kind(), "approval_unavailable");
     assert_eq!(ledger.one()["decision"], "unavailable");
@@ -145,8 +141,7 @@ async fn nobody_to_ask_is_an_answer_at_once() {
 
 #[tokio::test]
 async fn nobody_answering_is_a_timeout() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::silent();
     let gate = ApprovalGate::new(Some(requester as _)).with_timeout(Duration::from_millis(20));
     let parts = ringfence::SandboxParts { gate: Some(gate), ..world.parts() };
@@ -207,8 +202,7 @@ impl SandboxBeforeHook for Named {
 
 #[tokio::test]
 async fn hooks_run_in_order_after_the_floor_and_the_rate_limit() {
-    let (mut world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (mut world, ledger) = (World::new(), Ledger::listen());
     world.config.rate_limit.enabled = true;
     world.config.rate_limit.dangerous.max_requests = Some(3);
     world.config.rate_limit.dangerous.burst = Some(0);
@@ -244,8 +238,7 @@ async fn hooks_run_in_order_after_the_floor_and_the_rate_limit() {
 
 #[tokio::test]
 async fn a_cwd_outside_the_workspace_is_denied() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let mut outside = command("a");
     outside.cwd = Some("/".into());
     let error = sandbox(&world).execute(outside).await.unwrap_err();
@@ -257,8 +250,7 @@ async fn a_cwd_outside_the_workspace_is_denied() {
 
 #[tokio::test]
 async fn what_cannot_be_enforced_is_refused() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let mut limited = command("a");
     limited.capabilities.max_memory_mb = Some(64);
     let error = sandbox(&world).execute(limited).await.unwrap_err();
@@ -269,8 +261,7 @@ async fn what_cannot_be_enforced_is_refused() {
 
 #[tokio::test]
 async fn every_error_of_the_driver_has_its_kind_and_one_record() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let sandbox = sandbox(&world);
     let denied = || io::Error::from_raw_os_error(13);
     let partial = || Box::new(DriverOutput { stdout: b"half".to_vec(), ..DriverOutput::default() });
@@ -325,8 +316,7 @@ async fn every_error_of_the_driver_has_its_kind_and_one_record() {
 
 #[tokio::test]
 async fn a_signal_is_no_exit_status() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     world.driver.reply(Reply::Output(DriverOutput { signal: Some(9), ..DriverOutput::default() }));
     let output = sandbox(&world).execute(command("a")).await.unwrap();
     assert_eq!((output.exit_code, output.signal), (None, Some(9)));
@@ -337,8 +327,7 @@ async fn a_signal_is_no_exit_status() {
 
 #[tokio::test]
 async fn a_dropped_run_is_ended_and_audited_once() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     world.driver.reply(Reply::Hang);
     let sandbox = sandbox(&world);
     tokio::select! {
@@ -352,8 +341,7 @@ async fn a_dropped_run_is_ended_and_audited_once() {
 
 #[tokio::test]
 async fn a_dropped_question_is_audited_once() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::silent();
     let sandbox = asking(&world, &requester);
     tokio::select! {
@@ -368,8 +356,7 @@ async fn a_dropped_question_is_audited_once() {
 
 #[tokio::test]
 async fn a_switched_off_sandbox_runs_nothing() {
-    let (mut world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (mut world, ledger) = (World::new(), Ledger::listen());
     world.config.enabled = false;
     let sandbox = build_sandbox(world.config.clone(), world.parts()).unwrap();
     let error = sandbox.execute(command("a")).await.unwrap_err();
@@ -425,8 +412,7 @@ async fn a_commands_variables_beat_the_sessions() {
 
 #[test]
 fn an_explanation_asks_nobody_and_runs_nothing() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::new(ApprovalOutcome::Denied);
     let explanation = asking(&world, &requester).explain(command("a").capabilities(network())).unwrap();
     assert_eq!(explanation.beyond, ["the host's whole network"]);
@@ -438,8 +424,7 @@ fn an_explanation_asks_nobody_and_runs_nothing() {
 
 #[test]
 fn the_pipeline_needs_no_runtime() {
-    let (world, ledger) = (World::new(), Ledger::default());
-    let _guard = ledger.listen();
+    let (world, ledger) = (World::new(), Ledger::listen());
     let requester = FakeRequester::new(ApprovalOutcome::Approved);
     let sandbox = asking(&world, &requester);
     let driver: &FakeDriver = &world.driver;

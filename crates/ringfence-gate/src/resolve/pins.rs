@@ -1,7 +1,7 @@
 use std::ops::Deref;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 /// Most descriptors that one request holds.
 const PER_REQUEST: usize = 512;
@@ -10,10 +10,33 @@ const PER_REQUEST: usize = 512;
 ///
 /// While one is held its inode can't be reused, so that the identity in the plan stays unambiguous. Their
 /// number is bounded; identity alone, with birth time and file handle, carries the rest.
+///
+/// A driver drops them when the run's tree is dead and no earlier: what is done after a run waits for that.
 #[derive(Debug, Default)]
 pub struct Pins {
     fds: Vec<OwnedFd>,
     budget: Option<Arc<PinBudget>>,
+    end: Arc<RunEnd>,
+}
+
+/// The end of a run: its [`Pins`] are gone.
+#[derive(Debug, Default)]
+pub(crate) struct RunEnd {
+    over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl RunEnd {
+    /// Blocks until the run is over.
+    pub(crate) fn wait(&self) {
+        let over = self.over.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.changed.wait_while(over, |over| !*over));
+    }
+
+    fn set(&self) {
+        *self.over.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.changed.notify_all();
+    }
 }
 
 /// How many descriptors all requests of one gate may hold together.
@@ -42,7 +65,12 @@ impl PinBudget {
 impl Pins {
     /// No descriptors yet, and no more than `budget` has left.
     pub(crate) fn new(budget: &Arc<PinBudget>) -> Self {
-        Self { fds: Vec::new(), budget: Some(Arc::clone(budget)) }
+        Self { fds: Vec::new(), budget: Some(Arc::clone(budget)), end: Arc::default() }
+    }
+
+    /// What says that these are gone.
+    pub(crate) fn end(&self) -> Arc<RunEnd> {
+        Arc::clone(&self.end)
     }
 
     /// Holds the descriptor as far as the budget goes; else closes it.
@@ -61,6 +89,7 @@ impl Drop for Pins {
         if let Some(budget) = &self.budget {
             budget.free.fetch_add(self.fds.len(), Ordering::Relaxed);
         }
+        self.end.set();
     }
 }
 
@@ -99,5 +128,20 @@ mod tests {
         let mut pins = Pins::new(&budget);
         (0..PER_REQUEST + 5).for_each(|_| pins.hold(descriptor()));
         assert_eq!(pins.len(), PER_REQUEST);
+    }
+
+    #[test]
+    fn the_end_of_a_run_is_the_end_of_its_pins() {
+        let pins = Pins::new(&PinBudget::new(1));
+        let end = pins.end();
+        let (sender, receiver) = std::sync::mpsc::channel();
+        let waiting = std::thread::spawn(move || {
+            end.wait();
+            sender.send(()).unwrap();
+        });
+        assert!(receiver.recv_timeout(std::time::Duration::from_millis(20)).is_err(), "too early");
+        drop(pins);
+        receiver.recv().unwrap();
+        waiting.join().unwrap();
     }
 }

@@ -1,7 +1,8 @@
 use std::mem;
 
+use ringfence_gate::protected::{Moved, Quarantined, WatchEvent};
 use ringfence_gate::{AfterRun, ApprovedRun, DriverError, DriverOutput};
-use ringfence_types::{Denial, ResolvedPolicy, SandboxOutput, Stdio};
+use ringfence_types::{Denial, LayerName, LayerStatus, ResolvedPolicy, SandboxOutput, Stdio, UnixPath};
 use tokio::runtime::Handle;
 
 use super::execution::Execution;
@@ -24,7 +25,10 @@ pub(super) struct Finish {
 #[derive(Default)]
 struct Look {
     denials: Vec<Denial>,
+    /// Why the run is a violation, one line each.
     violations: Vec<String>,
+    /// What could not be looked at.
+    incomplete: Vec<String>,
 }
 
 impl Finish {
@@ -38,36 +42,30 @@ impl Finish {
         execution: Execution,
         result: Result<DriverOutput, DriverError>,
     ) -> Result<SandboxOutput, SandboxError> {
-        let look = match self.after.take() {
-            Some(after) if started(&result) => {
-                execution.blocking("look at what the command left", move || look(after)).await?
-            }
-            _ => Look::default(),
+        let after = self.after.take();
+        let (mut output, mut reasons, end) = match result {
+            Ok(output) => (output, Vec::new(), End::Exit),
+            Err(DriverError::Violation { reason, output }) => (*output, vec![reason], End::Exit),
+            Err(DriverError::Timeout { output }) => (*output, Vec::new(), End::Timeout),
+            Err(error) if may_have_run(&error) => (DriverOutput::default(), Vec::new(), End::Failed(error)),
+            Err(error) => return Err(error.into()),
         };
-        match result {
-            Ok(output) => self.judge(output, look, Vec::new()),
-            Err(DriverError::Violation { reason, output }) => self.judge(*output, look, vec![reason]),
-            Err(DriverError::Timeout { output }) if look.violations.is_empty() => {
-                let output = Box::new(self.output(*output, look.denials));
-                Err(SandboxError::Timeout { output })
-            }
-            Err(DriverError::Timeout { output }) => self.judge(*output, look, Vec::new()),
-            Err(error) => Err(error.into()),
+        let watched = mem::take(&mut output.watched);
+        let look = move || after.map(|after| look(&after, &watched)).unwrap_or_default();
+        let look = execution.blocking("look at what the command left", look).await?;
+        for detail in look.incomplete {
+            output.layers.record(LayerName::Protected, LayerStatus::Partial, detail);
         }
-    }
-
-    fn judge(
-        &self,
-        output: DriverOutput,
-        look: Look,
-        mut reasons: Vec<String>,
-    ) -> Result<SandboxOutput, SandboxError> {
         reasons.extend(look.violations);
+        if let (false, End::Failed(error)) = (reasons.is_empty(), &end) {
+            reasons.insert(0, error.to_string());
+        }
         let output = self.output(output, look.denials);
-        if reasons.is_empty() {
-            Ok(output)
-        } else {
-            Err(SandboxError::Violation { reasons, output: Box::new(output) })
+        match end {
+            _ if !reasons.is_empty() => Err(SandboxError::Violation { reasons, output: Box::new(output) }),
+            End::Exit => Ok(output),
+            End::Timeout => Err(SandboxError::Timeout { output: Box::new(output) }),
+            End::Failed(error) => Err(error.into()),
         }
     }
 
@@ -107,27 +105,48 @@ impl Finish {
 impl Drop for Finish {
     fn drop(&mut self) {
         let Some(after) = self.after.take() else { return };
-        // The driver's future was dropped before this, which has ended the tree.
+        let report = move || {
+            for violation in look(&after, &[]).violations {
+                tracing::warn!(session = after.session().as_str(), violation, "after a cancelled run");
+            }
+        };
         match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || look(after))),
-            Err(_) => drop(look(after)),
+            Ok(runtime) => drop(runtime.spawn_blocking(report)),
+            Err(_) => report(),
         }
     }
 }
 
-/// Whether the program may have run.
-fn started(result: &Result<DriverOutput, DriverError>) -> bool {
-    !matches!(
-        result,
-        Err(DriverError::Launch { .. }
-            | DriverError::NotFound(_)
-            | DriverError::NotExecutable { .. }
-            | DriverError::RequiredLayer { .. }
-            | DriverError::Unsupported { .. })
-    )
+/// How the driver's part ended.
+enum End {
+    Exit,
+    Timeout,
+    /// The supervisor itself failed; nobody knows how far the program came.
+    Failed(DriverError),
 }
 
-fn look(after: AfterRun) -> Look {
-    drop(after);
-    Look::default()
+fn may_have_run(error: &DriverError) -> bool {
+    matches!(error, DriverError::Cancelled | DriverError::Io { .. })
+}
+
+/// Finds what the run left behind, and moves away what something outside would run.
+fn look(after: &AfterRun, watched: &[WatchEvent]) -> Look {
+    // A driver whose future was dropped ends the tree, but not at once.
+    after.wait();
+    let Some(findings) = after.look(watched) else { return Look::default() };
+    let mut look =
+        Look { denials: findings.denials(), incomplete: findings.incomplete.clone(), ..Look::default() };
+    if !findings.violation() {
+        return look;
+    }
+    let Quarantined { moved, failed, unjournaled: _ } = after.quarantine(&findings);
+    for Moved { from, to, reason, .. } in moved {
+        let (from, to) = (UnixPath::from(from.as_path()), UnixPath::from(to.as_path()));
+        look.violations.push(format!("{reason} {from} was moved to {to}"));
+    }
+    for (path, error) in failed {
+        let path = UnixPath::from(path.as_path());
+        look.violations.push(format!("{path} could not be moved away: {error}"));
+    }
+    look
 }

@@ -56,6 +56,11 @@ fn unescape(field: &[u8]) -> PathBuf {
 /// system, looked for in every other mount of that file system.
 pub(super) fn of(paths: &[PathBuf], mounts: &[Mount]) -> Vec<PathBuf> {
     let mut aliases = Vec::new();
+    let mut devices: Vec<&[u8]> = mounts.iter().map(|mount| mount.device.as_slice()).collect();
+    devices.sort_unstable();
+    if devices.windows(2).all(|pair| pair[0] != pair[1]) {
+        return aliases;
+    }
     for path in paths {
         let Ok(path) = path.canonicalize() else { continue };
         let Some(home) = covering(mounts, &path) else { continue };

@@ -3,7 +3,10 @@
 mod aliases;
 mod table;
 
+use std::collections::{BTreeMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::fs::read_dir;
+use std::io;
 use std::path::{Path, PathBuf};
 
 pub use table::{SECRETS, Secret, When};
@@ -15,6 +18,8 @@ use crate::host::HostEnv;
 const MAX_MATCHES: usize = 256;
 /// Entries of a directory that are looked at for one pattern.
 const MAX_ENTRIES: usize = 4096;
+/// From so many names on, a directory is listed.
+const WORTH_LISTING: usize = 4;
 /// Bytes of a configuration file that are searched for tokens. A larger file counts as one that holds some.
 const MAX_SEARCHED: u64 = 256 << 10;
 
@@ -31,71 +36,153 @@ pub struct Found {
 ///
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
-    let mut found = Found::default();
     let home = host.home();
+    let mut starts: BTreeMap<PathBuf, Vec<Pattern<'static>>> = BTreeMap::new();
     for secret in SECRETS {
-        let Some(start) = start(secret.path, home.as_deref(), host) else { continue };
-        let mut matches = Vec::new();
-        if !expand(&start.base, start.pattern, &mut matches) {
-            found.incomplete.push(secret.path);
+        if let Some((base, rest)) = start(secret.path, home.as_deref(), host) {
+            starts.entry(base).or_default().push(Pattern { secret, rest });
         }
-        found.paths.extend(matches.into_iter().filter(|path| applies(secret.when, path)));
     }
-    found.paths.sort();
-    found.paths.dedup();
-    let aliases = aliases::of(&found.paths, &aliases::read_mounts());
-    found.paths.extend(aliases);
-    found.paths.sort();
-    found.paths.dedup();
+    let mut search = Search::default();
+    for (base, patterns) in starts {
+        search.below(&base, patterns);
+    }
+    let mut found = Found { incomplete: search.incomplete, ..Found::default() };
+    found.incomplete.dedup();
+    let matches = search.matches.into_iter().filter(|(secret, path)| applies(secret.when, path));
+    found.paths = matches.map(|(_, path)| path).collect();
+    sort(&mut found.paths);
+    found.paths.extend(aliases::of(&found.paths, &aliases::read_mounts()));
+    sort(&mut found.paths);
     found
 }
 
-struct Start<'a> {
-    base: PathBuf,
-    pattern: &'a str,
+fn sort(paths: &mut Vec<PathBuf>) {
+    paths.sort();
+    paths.dedup();
 }
 
-/// Where the pattern begins: `/`, `~` or a variable with a default, written `$NAME/rest|~/default`.
-fn start<'a>(pattern: &'a str, home: Option<&Path>, host: &HostEnv) -> Option<Start<'a>> {
+/// Where the pattern begins, and what remains of it: `/`, `~`, or a variable with a default, written
+/// `$NAME/rest|~/default`.
+fn start<'a>(pattern: &'a str, home: Option<&Path>, host: &HostEnv) -> Option<(PathBuf, &'a str)> {
     if let Some(rest) = pattern.strip_prefix("~/") {
-        return Some(Start { base: home?.to_path_buf(), pattern: rest });
+        return Some((home?.to_path_buf(), rest));
     }
     if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
         let (var, rest) = place.split_once('/').unwrap_or((place, ""));
         return match host.path_var(var) {
-            Some(path) => Some(Start { base: path.to_path_buf(), pattern: rest }),
+            Some(path) => Some((path.to_path_buf(), rest)),
             None => start(default, home, host),
         };
     }
-    Some(Start { base: PathBuf::from("/"), pattern: pattern.strip_prefix('/')? })
+    Some((PathBuf::from("/"), pattern.strip_prefix('/')?))
 }
 
-/// Adds the existing paths that match; `false` if there are more than the bounds allow.
-fn expand(base: &Path, pattern: &str, out: &mut Vec<PathBuf>) -> bool {
-    if pattern.is_empty() {
-        if base.symlink_metadata().is_ok() {
-            out.push(base.to_path_buf());
+/// A row of the list and the part of its path that remains to be looked for.
+#[derive(Clone, Copy)]
+struct Pattern<'a> {
+    secret: &'static Secret,
+    rest: &'a str,
+}
+
+/// Patterns are looked for together, directory by directory: one listing costs less than asking for each name.
+#[derive(Default)]
+struct Search {
+    matches: Vec<(&'static Secret, PathBuf)>,
+    incomplete: Vec<&'static str>,
+}
+
+impl Search {
+    /// Looks below an existing or missing `base`.
+    fn below(&mut self, base: &Path, patterns: Vec<Pattern<'static>>) {
+        let mut parts: BTreeMap<&str, Vec<Pattern<'static>>> = BTreeMap::new();
+        for pattern in patterns {
+            if pattern.rest.is_empty() {
+                self.found(pattern.secret, base);
+                continue;
+            }
+            let (part, rest) = pattern.rest.split_once('/').unwrap_or((pattern.rest, ""));
+            parts.entry(part).or_default().push(Pattern { rest, ..pattern });
         }
-        return true;
+        let wild = parts.keys().any(|part| part.contains('*'));
+        let listing = if wild || parts.len() >= WORTH_LISTING { list(base) } else { Listing::default() };
+        for (part, patterns) in parts {
+            match part.split_once('*') {
+                None => {
+                    let path = base.join(part);
+                    let exists = match listing.complete {
+                        true => listing.names.contains(OsStr::new(part)),
+                        false => path.symlink_metadata().is_ok(),
+                    };
+                    if exists {
+                        self.exists(&path, patterns);
+                    }
+                }
+                Some((begin, end)) => {
+                    if !listing.complete {
+                        self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
+                    }
+                    let mut matches = listing.names.iter().filter(|name| matches(name, begin, end));
+                    for name in matches.by_ref().take(MAX_MATCHES) {
+                        self.exists(&base.join(name), patterns.clone());
+                    }
+                    if matches.next().is_some() {
+                        self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
+                    }
+                }
+            }
+        }
     }
-    let (part, rest) = pattern.split_once('/').unwrap_or((pattern, ""));
-    let Some((begin, end)) = part.split_once('*') else {
-        return expand(&base.join(part), rest, out);
+
+    fn exists(&mut self, path: &Path, patterns: Vec<Pattern<'static>>) {
+        let (whole, parts): (Vec<_>, Vec<_>) =
+            patterns.into_iter().partition(|pattern| pattern.rest.is_empty());
+        self.matches.extend(whole.into_iter().map(|pattern| (pattern.secret, path.to_path_buf())));
+        if !parts.is_empty() {
+            self.below(path, parts);
+        }
+    }
+
+    /// A pattern that is all base: a variable's own path.
+    fn found(&mut self, secret: &'static Secret, path: &Path) {
+        if path.symlink_metadata().is_ok() {
+            self.matches.push((secret, path.to_path_buf()));
+        }
+    }
+}
+
+/// Names in a directory.
+#[derive(Default)]
+struct Listing {
+    names: HashSet<OsString>,
+    /// Whether these are all.
+    complete: bool,
+}
+
+/// A missing directory has no names; of one that can't be read nothing is known.
+fn list(directory: &Path) -> Listing {
+    let entries = match read_dir(directory) {
+        Ok(entries) => entries,
+        Err(error) => {
+            let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
+            return Listing { names: HashSet::new(), complete: missing.contains(&error.kind()) };
+        }
     };
-    let Ok(entries) = read_dir(base) else { return true };
-    for (number, entry) in entries.flatten().enumerate() {
-        if number == MAX_ENTRIES || out.len() == MAX_MATCHES {
-            return false;
-        }
-        let name = entry.file_name();
-        let bytes = name.as_encoded_bytes();
-        let long_enough = bytes.len() >= begin.len() + end.len();
-        let matches = long_enough && bytes.starts_with(begin.as_bytes()) && bytes.ends_with(end.as_bytes());
-        if matches && !expand(&entry.path(), rest, out) {
-            return false;
-        }
+    let mut names = HashSet::new();
+    for entry in entries {
+        match entry {
+            Ok(entry) if names.len() < MAX_ENTRIES => names.insert(entry.file_name()),
+            _ => return Listing { names, complete: false },
+        };
     }
-    true
+    Listing { names, complete: true }
+}
+
+fn matches(name: &OsStr, begin: &str, end: &str) -> bool {
+    let bytes = name.as_encoded_bytes();
+    bytes.len() >= begin.len() + end.len()
+        && bytes.starts_with(begin.as_bytes())
+        && bytes.ends_with(end.as_bytes())
 }
 
 fn applies(when: When, path: &Path) -> bool {

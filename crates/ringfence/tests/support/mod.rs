@@ -1,11 +1,12 @@
 //! Fakes for the pipeline's outer ends: a driver, somebody to ask, and a listener for the audit.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 
 use async_trait::async_trait;
 use ringfence::{
@@ -157,29 +158,41 @@ impl ApprovalRequester for FakeRequester {
     }
 }
 
-/// The audit's events, as field -> value.
-#[derive(Clone, Default)]
-pub(crate) struct Ledger(Arc<Mutex<Vec<BTreeMap<&'static str, String>>>>);
+type Record = BTreeMap<&'static str, String>;
+
+thread_local! {
+    /// The audit's events on this thread, as field -> value.
+    static RECORDS: RefCell<Vec<Record>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The audit's events on this thread.
+pub(crate) struct Ledger;
 
 impl Ledger {
-    /// Listens on this thread as long as the guard lives.
-    pub(crate) fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        tracing::subscriber::set_default(self.clone())
+    /// One listener serves the whole process: with one for each thread, `tracing` would remember what the first
+    /// thread to pass wanted to hear.
+    pub(crate) fn listen() -> Self {
+        static LISTENING: Once = Once::new();
+        LISTENING.call_once(|| tracing::subscriber::set_global_default(Listener).unwrap());
+        RECORDS.take();
+        Self
     }
 
     /// The one record since the last call.
-    pub(crate) fn one(&self) -> BTreeMap<&'static str, String> {
-        let mut records = std::mem::take(&mut *self.0.lock().unwrap());
+    pub(crate) fn one(&self) -> Record {
+        let mut records = RECORDS.take();
         assert_eq!(records.len(), 1, "{records:#?}");
         records.remove(0)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.lock().unwrap().is_empty()
+        RECORDS.with_borrow(Vec::is_empty)
     }
 }
 
-impl tracing::Subscriber for Ledger {
+struct Listener;
+
+impl tracing::Subscriber for Listener {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target() == ringfence::AUDIT_TARGET
     }
@@ -187,7 +200,7 @@ impl tracing::Subscriber for Ledger {
     fn event(&self, event: &tracing::Event<'_>) {
         let mut fields = Fields::default();
         event.record(&mut fields);
-        self.0.lock().unwrap().push(fields.0);
+        RECORDS.with_borrow_mut(|records| records.push(fields.0));
     }
 
     fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
@@ -201,7 +214,7 @@ impl tracing::Subscriber for Ledger {
 }
 
 #[derive(Default)]
-struct Fields(BTreeMap<&'static str, String>);
+struct Fields(Record);
 
 impl Visit for Fields {
     fn record_str(&mut self, field: &Field, value: &str) {
