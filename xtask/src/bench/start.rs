@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::tools::{capture, describe};
 
 use super::report::{Report, millis};
-use super::rounds::{medians, take_turns};
+use super::rounds::medians;
 use super::setup::Setup;
 
 /// What bubblewrap is asked for: the namespaces and mounts that the native backend has too, and neither
@@ -40,12 +40,13 @@ pub(crate) fn library(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let [plain, bare] = times[..] else { return Ok(()) };
     for resident in ["0", "1024"] {
         let mut host = Command::new(&setup.host);
-        host.args(["--resident-mib", resident, "--runs", &rounds.to_string(), "--", "true"]);
+        host.args([resident, &rounds.to_string()]);
         setup.set_up(&mut host, &workspace);
-        let call = take_turns(1, &mut [host], median_of_host)?[0];
+        let (own_plain, call) = medians_of_host(&mut host)?;
         let what = format!("library call, {resident} MiB resident in the host");
         let bar = (resident != "0").then_some(0.50);
-        report.add(&what, millis(call), &share(), overhead(call, plain, bare), bar);
+        let beyond = call.saturating_sub(own_plain);
+        report.add(&what, millis(call), &share(), overhead(plain + beyond, plain, bare), bar);
     }
     Ok(())
 }
@@ -61,12 +62,16 @@ fn bwrap(setup: &Setup, workspace: &std::path::Path) -> Result<Command, Error> {
     Ok(command)
 }
 
-/// The host times its own calls and prints their median in microseconds.
-fn median_of_host(host: &mut Command) -> Result<Duration, Error> {
+/// The host times plain starts and its own calls in turn and prints `name<TAB>median in microseconds` of each.
+fn medians_of_host(host: &mut Command) -> Result<(Duration, Duration), Error> {
     let output = String::from_utf8_lossy(&capture(host)?).into_owned();
-    match output.trim().parse::<f64>() {
-        Ok(micros) => Ok(Duration::from_secs_f64(micros / 1e6)),
-        Err(_) => Err(Error::Output { command: describe(host), output }),
+    let median = |name: &str| {
+        let line = output.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('\t'));
+        line.and_then(|micros| micros.parse().ok()).map(Duration::from_micros)
+    };
+    match (median("fork_exec"), median("library")) {
+        (Some(plain), Some(call)) => Ok((plain, call)),
+        _ => Err(Error::Output { command: describe(host), output }),
     }
 }
 
