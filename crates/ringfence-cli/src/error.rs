@@ -75,8 +75,13 @@ impl CliError {
         match self {
             Self::Usage(error) => Some(error.hint().to_owned()),
             Self::NotAvailable { hint, .. } => Some((*hint).to_owned()),
-            Self::Sandbox { source, .. } => source.hint(),
-            Self::Config(error) => error.hint(),
+            Self::Sandbox { source, .. } => {
+                Some(source.hint().unwrap_or_else(|| general_hint(source).to_owned()))
+            }
+            Self::Config(ConfigError::Read { .. }) => {
+                Some("make it readable, or name another file with --config".to_owned())
+            }
+            Self::Config(error) => Some(error.hint().unwrap_or_else(|| CONFIG_HINT.to_owned())),
             Self::ConfigExists { .. } => Some("edit it, or name another file with --config".to_owned()),
             Self::WriteConfig { .. } => {
                 Some("name another file with --config, or set RINGFENCE_HOME".to_owned())
@@ -84,6 +89,7 @@ impl CliError {
             Self::CurrentDir(_) => {
                 Some("change to a directory that exists and that you may search".to_owned())
             }
+            // Where the text was to go is the caller's affair.
             Self::Output(_) => None,
             Self::Panic(_) => {
                 Some("this is a bug: please report it with the command that you ran".to_owned())
@@ -139,6 +145,22 @@ impl CliError {
             Self::Usage(_) => Exit::Usage,
             _ => Exit::Negative,
         }
+    }
+}
+
+const CONFIG_HINT: &str = "compare it with what `ringfence init` writes, or name another file with --config";
+
+/// What helps where an error has nothing of its own to say.
+fn general_hint(error: &SandboxError) -> &'static str {
+    match error {
+        SandboxError::Config(_) => CONFIG_HINT,
+        SandboxError::Profile(_) => "`ringfence explain` shows what the options and profiles add up to",
+        SandboxError::UnsupportedPolicy(_) | SandboxError::UnsupportedByDriver(_) => {
+            "leave out the option that asks for it"
+        }
+        SandboxError::PolicyDenied(_) => "change the command, or the policy that refuses it",
+        SandboxError::Violation { .. } => "look at what the command left before anything outside uses it",
+        _ => "`ringfence doctor` says what this host can enforce",
     }
 }
 

@@ -67,7 +67,7 @@ fn message(error: &clap::Error) -> String {
             }
             _ => format!("`{arg}` was given more than once"),
         },
-        (ErrorKind::MissingRequiredArgument, Some(arg), _) => format!("no {} given", plain(&arg)),
+        (ErrorKind::MissingRequiredArgument, Some(arg), _) => format!("no {arg} given"),
         (ErrorKind::InvalidSubcommand, ..) => match text(error, ContextKind::InvalidSubcommand) {
             Some(name) => format!("unknown command `{name}`"),
             None => String::from("unknown command"),
@@ -83,10 +83,7 @@ fn hint(error: &clap::Error, subcommand: Option<&str>) -> String {
         Some(name) => format!("see `ringfence {name} --help`"),
         None => String::from("see `ringfence --help`"),
     };
-    let suggestion =
-        [ContextKind::SuggestedArg, ContextKind::SuggestedSubcommand, ContextKind::SuggestedValue]
-            .into_iter()
-            .find_map(|kind| text(error, kind));
+    let suggestion = text(error, ContextKind::SuggestedArg).or(text(error, ContextKind::SuggestedSubcommand));
     if let Some(suggestion) = suggestion {
         return format!("did you mean `{suggestion}`? {help}");
     }
@@ -119,15 +116,10 @@ fn text(error: &clap::Error, kind: ContextKind) -> Option<String> {
     }
 }
 
-/// `--mode <MODE>` is `--mode`.
+/// `--mode <MODE>` is `--mode`, `<PROGRAM>...` is PROGRAM.
 fn option_name(arg: &str) -> String {
     match arg.split_once(' ') {
         Some((name, _)) if name.starts_with('-') => name.to_owned(),
-        _ => arg.to_owned(),
+        _ => arg.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).to_owned(),
     }
-}
-
-/// `<PROGRAM>...` is PROGRAM.
-fn plain(arg: &str) -> String {
-    arg.trim_end_matches("...").trim_matches(['<', '>', '[', ']']).to_owned()
 }

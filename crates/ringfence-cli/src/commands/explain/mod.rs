@@ -59,7 +59,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
 /// The object of `explain --json` for an error.
 pub(crate) fn failed(error: &CliError) -> ExplainReport<'static> {
     ExplainReport {
-        target: "linux",
+        target: None,
         backend: None,
         policy: None,
         plan: None,

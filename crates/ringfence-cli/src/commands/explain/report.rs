@@ -14,7 +14,7 @@ use crate::output::ErrorReport;
 /// The object of `explain --json`.
 #[derive(Debug, Serialize)]
 pub(crate) struct ExplainReport<'a> {
-    pub(super) target: &'static str,
+    pub(super) target: Option<&'static str>,
     pub(super) backend: Option<&'a str>,
     pub(super) policy: Option<PolicyReport<'a>>,
     pub(super) plan: Option<PlanReport<'a>>,
@@ -132,7 +132,7 @@ impl<'a> ExplainReport<'a> {
         names: &'a [UnixPath],
     ) -> Self {
         Self {
-            target: "linux",
+            target: Some("linux"),
             backend: Some(backend),
             policy: Some(policy),
             plan: Some(PlanReport::new(plan, names)),
