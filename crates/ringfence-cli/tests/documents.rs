@@ -55,6 +55,30 @@ fn configuration_in_the_guide_is_accepted() {
 }
 
 #[test]
+fn every_key_is_in_the_guide() {
+    let fixture = fixture();
+    let file = fixture.host().join("config.toml");
+    fixture.ringfence(["init", "--config"]).arg(&file).finish().code_is(0);
+    let guide = page("docs/guide/configuration.md");
+    let text = fixture.read("host/config.toml");
+    let keys: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.trim_start_matches("# ").split_once(" = "))
+        .map(|(key, _)| key)
+        .filter(|key| {
+            key.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_')
+        })
+        .collect();
+    assert!(keys.len() >= 20, "{keys:?}");
+    for key in keys {
+        assert!(
+            guide.lines().any(|line| line.starts_with(&format!("{key} = "))),
+            "`{key}` is not in the guide"
+        );
+    }
+}
+
+#[test]
 fn options_in_the_documents_exist() {
     let fixture = fixture();
     let help: String = ["run", "shell", "explain", "doctor", "init"]
