@@ -33,10 +33,12 @@ pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, R
         Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Err(ReadError::NotRegular),
         Err(errno) => return Err(ReadError::Io(errno.into())),
     };
-    if !file.metadata().map_err(ReadError::Io)?.is_file() {
+    let metadata = file.metadata().map_err(ReadError::Io)?;
+    if !metadata.is_file() {
         return Err(ReadError::NotRegular);
     }
-    let mut bytes = Vec::new();
+    let expected = metadata.len().min(limit) + 1;
+    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
     file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
     if bytes.len() as u64 > limit { Err(ReadError::TooLarge) } else { Ok(bytes) }
 }

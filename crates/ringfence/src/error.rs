@@ -144,6 +144,7 @@ impl SandboxError {
                 (!flags.is_empty()).then(|| format!("allow it with {}", flags.join(" ")))
             }
             Self::CwdDenied(_) => Some("choose a working directory inside the workspace".into()),
+            Self::Bind(error) => error.hint().map(Into::into),
             Self::RateLimited(_) => Some("wait, or raise the limit in [sandbox.rate_limit]".into()),
             Self::Launch(DriverError::Launch { hint, .. }) => hint.clone(),
             Self::Launch(DriverError::RequiredLayer { .. }) => {

@@ -120,7 +120,7 @@ impl<'a> Reader<'a> {
         match words.iter().find(|(word, _)| *word == setting.value) {
             Some((_, value)) => Some(Setting { value: *value, line: setting.line }),
             None => {
-                self.invalid(setting.line, key, list(words));
+                self.invalid(setting.line, key, format!("{}, found \"{}\"", list(words), setting.value));
                 None
             }
         }
@@ -146,7 +146,10 @@ impl<'a> Reader<'a> {
                     Some((_, meaning)) => {
                         found.insert(name.get_ref().to_string(), *meaning);
                     }
-                    None => self.invalid(self.problems.line(&value.span()), &path, list(words)),
+                    None => {
+                        let expected = format!("{}, found \"{text}\"", list(words));
+                        self.invalid(self.problems.line(&value.span()), &path, expected);
+                    }
                 },
                 None => self.wrong_type(&path, value, "a string"),
             }

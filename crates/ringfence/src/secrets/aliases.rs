@@ -1,4 +1,6 @@
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
@@ -15,7 +17,10 @@ pub(super) struct Mount {
 
 /// The mount table; empty on a system without one.
 pub(super) fn read_mounts() -> Vec<Mount> {
-    std::fs::read("/proc/self/mountinfo").map(|text| parse(&text)).unwrap_or_default()
+    // Room for a usual table, so that it is read at once.
+    let mut text = Vec::with_capacity(16 << 10);
+    let read = File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
+    read.map(|_| parse(&text)).unwrap_or_default()
 }
 
 fn parse(text: &[u8]) -> Vec<Mount> {

@@ -3,11 +3,13 @@
 mod aliases;
 mod table;
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
-use std::fs::read_dir;
-use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
 
 pub use table::{SECRETS, Secret, When};
 
@@ -95,7 +97,7 @@ struct Search {
 impl Search {
     /// Looks below an existing or missing `base`.
     fn below(&mut self, base: &Path, patterns: Vec<Pattern<'static>>) {
-        let mut parts: BTreeMap<&str, Vec<Pattern<'static>>> = BTreeMap::new();
+        let mut parts: Parts<'static> = BTreeMap::new();
         for pattern in patterns {
             if pattern.rest.is_empty() {
                 self.found(pattern.secret, base);
@@ -104,32 +106,36 @@ impl Search {
             let (part, rest) = pattern.rest.split_once('/').unwrap_or((pattern.rest, ""));
             parts.entry(part).or_default().push(Pattern { rest, ..pattern });
         }
-        let wild = parts.keys().any(|part| part.contains('*'));
-        let listing = if wild || parts.len() >= WORTH_LISTING { list(base) } else { Listing::default() };
-        for (part, patterns) in parts {
-            match part.split_once('*') {
-                None => {
-                    let path = base.join(part);
-                    let exists = match listing.complete {
-                        true => listing.names.contains(OsStr::new(part)),
-                        false => path.symlink_metadata().is_ok(),
-                    };
-                    if exists {
-                        self.exists(&path, patterns);
-                    }
+        let wild: Vec<&str> = parts.keys().copied().filter(|part| part.contains('*')).collect();
+        let mut found: Vec<(&str, OsString)> = Vec::new();
+        if wild.is_empty() && parts.len() < WORTH_LISTING {
+            ask_for_each(base, &parts, &mut found);
+        } else {
+            let complete = names_in(base, |name| {
+                if let Ok(name) = std::str::from_utf8(name)
+                    && let Some((part, _)) = parts.get_key_value(name)
+                {
+                    found.push((part, name.into()));
                 }
-                Some((begin, end)) => {
-                    if !listing.complete {
-                        self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
-                    }
-                    let mut matches = listing.names.iter().filter(|name| matches(name, begin, end));
-                    for name in matches.by_ref().take(MAX_MATCHES) {
-                        self.exists(&base.join(name), patterns.clone());
-                    }
-                    if matches.next().is_some() {
-                        self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
-                    }
+                for part in wild.iter().filter(|part| matches(name, part)) {
+                    found.push((part, OsStr::from_bytes(name).to_owned()));
                 }
+            });
+            if !complete {
+                ask_for_each(base, &parts, &mut found);
+                let unknown = wild.iter().flat_map(|part| &parts[part]);
+                self.incomplete.extend(unknown.map(|pattern| pattern.secret.path));
+            }
+        }
+        found.sort();
+        found.dedup();
+        for (part, names) in chunks(found) {
+            let patterns = &parts[part];
+            if names.len() > MAX_MATCHES {
+                self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
+            }
+            for name in names.into_iter().take(MAX_MATCHES) {
+                self.exists(&base.join(name), patterns.clone());
             }
         }
     }
@@ -151,38 +157,49 @@ impl Search {
     }
 }
 
-/// Names in a directory.
-#[derive(Default)]
-struct Listing {
-    names: HashSet<OsString>,
-    /// Whether these are all.
-    complete: bool,
-}
+type Parts<'a> = BTreeMap<&'a str, Vec<Pattern<'static>>>;
 
-/// A missing directory has no names; of one that can't be read nothing is known.
-fn list(directory: &Path) -> Listing {
-    let entries = match read_dir(directory) {
-        Ok(entries) => entries,
-        Err(error) => {
-            let missing = [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory];
-            return Listing { names: HashSet::new(), complete: missing.contains(&error.kind()) };
+/// Adds the parts that exist.
+fn ask_for_each<'a>(base: &Path, parts: &Parts<'a>, found: &mut Vec<(&'a str, OsString)>) {
+    for part in parts.keys().filter(|part| !part.contains('*')) {
+        if base.join(part).symlink_metadata().is_ok() {
+            found.push((part, part.into()));
         }
-    };
-    let mut names = HashSet::new();
-    for entry in entries {
-        match entry {
-            Ok(entry) if names.len() < MAX_ENTRIES => names.insert(entry.file_name()),
-            _ => return Listing { names, complete: false },
-        };
     }
-    Listing { names, complete: true }
 }
 
-fn matches(name: &OsStr, begin: &str, end: &str) -> bool {
-    let bytes = name.as_encoded_bytes();
-    bytes.len() >= begin.len() + end.len()
-        && bytes.starts_with(begin.as_bytes())
-        && bytes.ends_with(end.as_bytes())
+/// What was found, by part.
+fn chunks<'a>(found: Vec<(&'a str, OsString)>) -> BTreeMap<&'a str, Vec<OsString>> {
+    let mut parts: BTreeMap<&str, Vec<OsString>> = BTreeMap::new();
+    for (part, name) in found {
+        parts.entry(part).or_default().push(name);
+    }
+    parts
+}
+
+/// Names each entry of a directory, up to a bound; `false` if there may be more. A missing directory has none.
+fn names_in(directory: &Path, mut each: impl FnMut(&[u8])) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty()).and_then(Dir::new);
+    let entries = match opened {
+        Ok(entries) => entries,
+        Err(errno) => return matches!(errno, Errno::NOENT | Errno::NOTDIR),
+    };
+    for (number, entry) in entries.enumerate() {
+        match entry {
+            Ok(entry) if number < MAX_ENTRIES => each(entry.file_name().to_bytes()),
+            _ => return false,
+        }
+    }
+    true
+}
+
+/// Whether a name matches a part with one `*`.
+fn matches(name: &[u8], part: &str) -> bool {
+    let (begin, end) = part.split_once('*').unwrap_or((part, ""));
+    name.len() >= begin.len() + end.len()
+        && name.starts_with(begin.as_bytes())
+        && name.ends_with(end.as_bytes())
 }
 
 fn applies(when: When, path: &Path) -> bool {

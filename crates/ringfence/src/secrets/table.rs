@@ -195,7 +195,6 @@ pub const SECRETS: &[Secret] = &[
     always("/etc/letsencrypt", "private keys"),
     always("/etc/krb5.keytab", "keytab"),
     always("/etc/*.keytab", "keytab"),
-    always("/var/lib/sss/secrets", "keytabs and secrets"),
     always("/etc/wireguard", "private keys"),
     always("/etc/openvpn", "private keys"),
     always("/etc/NetworkManager/system-connections", "passwords of networks"),
@@ -207,7 +206,5 @@ pub const SECRETS: &[Secret] = &[
     always("/etc/docker/key.json", "private key"),
     always("/etc/kubernetes", "credentials of a cluster"),
     always("/etc/rancher", "credentials of a cluster"),
-    always("/var/lib/kubelet/pki", "credentials of a cluster"),
     always("/root/.ssh", "private keys of root"),
-    always("/var/spool/cron", "scheduled commands with secrets in them"),
 ];
