@@ -12,11 +12,12 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     let steps: &[&[&str]] = &[
         &["fmt", "--all", "--check"],
         &["deny", "--workspace", "check", "bans", "licenses", "sources"],
-        &["clippy", "--workspace", "--all-targets", "--locked", "--", "--deny", "warnings"],
+        &["clippy", "--workspace", "--all-targets", "--all-features", "--locked", "--", "--deny", "warnings"],
         &["doc", "--workspace", "--no-deps", "--locked"],
         // The enforcement tests run both; nextest builds the binaries of the tests' own package only.
         &["build", "--locked", "--package", "ringfence-cli", "--package", "ringfence-probe"],
         &["nextest", "run", "--workspace", "--locked", "--profile", "ci"],
+        &FAULTS,
         &["test", "--doc", "--workspace", "--locked"],
     ];
     for arguments in steps {
@@ -24,6 +25,22 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     }
     Ok(())
 }
+
+/// Faults are built into a binary of these tests' own; all other tests run what users get.
+const FAULTS: [&str; 12] = [
+    "nextest",
+    "run",
+    "--package",
+    "ringfence-cli",
+    "--locked",
+    "--features",
+    "fault-injection",
+    "--test",
+    "it",
+    "--profile",
+    "ci",
+    "faults::",
+];
 
 fn step(root: &Path, arguments: &[&str]) -> Result<(), Error> {
     let mut command = cargo(root);

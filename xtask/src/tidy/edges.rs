@@ -39,6 +39,10 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ("clap", &["ringfence-cli"]),
 ];
 
+/// Cargo features that may exist, none of them by default: the first lets tests make each step of the launcher fail.
+/// A feature never weakens what is enforced.
+const FEATURES: [&str; 1] = ["fault-injection"];
+
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     let mut found = Vec::new();
     for (path, text) in tree.find("", "Cargo.toml").filter(|(path, _)| *path != "Cargo.toml") {
@@ -88,6 +92,15 @@ fn manifest_violations(path: &str, text: &str, manifest: &Table) -> Vec<Violatio
         let restricted = RESTRICTED.iter().find(|(outside, _)| *outside == dependency);
         if !for_tests && restricted.is_some_and(|(_, users)| !users.contains(&name)) {
             found.push(Violation::new(path, line, format!("`{name}` must not depend on `{dependency}`")));
+        }
+    }
+    for feature in manifest.get("features").and_then(Value::as_table).into_iter().flat_map(Table::keys) {
+        if !FEATURES.contains(&feature.as_str()) {
+            found.push(Violation::new(
+                path,
+                1,
+                format!("feature `{feature}` is not on the list of features"),
+            ));
         }
     }
     if manifest.get("lints").and_then(|lints| lints.get("workspace")) != Some(&Value::Boolean(true)) {
@@ -140,6 +153,15 @@ mod tests {
         assert_eq!(violations(path, &upward), ["`ringfence-plan` must not depend on `ringfence-gate`"]);
         let hidden = manifest("ringfence-plan", "[target.'cfg(unix)'.dependencies]\nrustix = {}\n");
         assert_eq!(violations(path, &hidden), ["`ringfence-plan` must not depend on `rustix`"]);
+    }
+
+    #[test]
+    fn a_feature_is_listed_and_never_on_by_default() {
+        let path = "crates/ringfence/Cargo.toml";
+        let listed = manifest("ringfence", "[features]\nfault-injection = []\n");
+        assert_eq!(violations(path, &listed), [""; 0]);
+        let default = manifest("ringfence", "[features]\ndefault = [\"fault-injection\"]\n");
+        assert_eq!(violations(path, &default), ["feature `default` is not on the list of features"]);
     }
 
     #[test]
