@@ -163,7 +163,8 @@ fn contradictions_and_what_is_not_there_yet() {
             refused_with(fixture, flags, word);
         }
         refused(fixture, fixture.ringfence(["run"]));
-        refused(fixture, fixture.ringfence(["run", "--json", "--tty", "--", "true"]));
+        let json = fixture.ringfence(["run", "--json", "--tty", "--", "true"]).finish().code_is(125).json();
+        assert_eq!(json["error"]["kind"], "usage");
         refused(fixture, fixture.ringfence(["run", "--"]));
     });
 }

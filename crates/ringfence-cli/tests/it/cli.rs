@@ -338,7 +338,7 @@ fn errors_of_the_configuration() {
     --- stdout
     [ROOT]/state/config.toml: line 2: `sandbox.max_output_bytes` expects a whole number, found string
     [ROOT]/state/config.toml: line 3: unknown key `sandbox.linx`, the nearest known one is `linux`
-    [ROOT]/state/config.toml: line 6: `profile.a.mode` expects "strict" or "read-only" or "workspace-write" or "full-access"
+    [ROOT]/state/config.toml: line 6: `profile.a.mode` expects "strict" or "read-only" or "workspace-write" or "full-access", found "rw"
     --- stderr
     "#);
     fixture.write("state/config.toml", "");
