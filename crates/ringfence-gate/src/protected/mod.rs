@@ -1,50 +1,57 @@
-//! Placeholder until the search lands.
+//! What the box may not plant: paths that something outside would run or obey later.
+//!
+//! | when | what | by |
+//! |---|---|---|
+//! | before the run | [`search`] finds what exists; the policy makes it read-only and pins the way to it | the caller |
+//! | during it | [`Watch`] sees mounts that are lost and names that appear | the supervisor |
+//! | when its tree is dead | [`final_look`] finds what is new and judges it by its content | the caller |
+//! | then | [`quarantine`] moves away what would be executed; [`recover`] finishes that after a crash | the caller |
+//!
+//! # What is looked at
+//!
+//! The directories below each writable root are kept in an index in the state directory. A directory is read
+//! again if its inode number or its status change time differs. That time is the kernel's own; modification
+//! times, which a program can set, count for nothing.
+//!
+//! - Before a run, if the last complete look is recent ([`Settings::recheck_seconds`]): the top directory of
+//!   each root, and the git directories known, with everything git obeys in them. The cost does not depend on
+//!   the size of the workspace. A repository that somebody else put deeper into it within that time is not
+//!   protected in this run, and is looked at after it like all others.
+//! - Before a run otherwise: every directory, within [`Settings::search_ms`]; what git itself names comes
+//!   first. What was left is reported and makes the protection partial.
+//! - After a run: every directory, without a limit.
+//!
+//! # What counts as new
+//!
+//! A file is new if its status changed during the run, or if it lies in a directory that may have come to its
+//! place during the run: a renamed directory keeps the times of what is in it. In doubt it is new.
+
+mod collect;
+mod executes;
+mod finding;
+mod gitconfig;
+mod gitindex;
+mod index;
+mod journal;
+mod links;
+mod look;
+mod names;
+mod pending;
+mod quarantine;
+mod roots;
+mod search;
 mod settings;
+mod stat;
+mod survey;
+mod walk;
+mod watch;
+mod worktree;
+
+pub use finding::{Finding, FindingKind, Findings};
+pub use look::final_look;
+pub use pending::Pending;
+pub use quarantine::{Moved, QuarantineError, Quarantined, quarantine, recover};
+pub use search::{Found, ProtectedError, SearchReport, Snapshot, search};
 pub use settings::{GitProtection, Settings, UserGit};
-#[derive(Clone, Debug, Default)]
-#[allow(missing_docs)]
-pub struct WatchList {}
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct WatchEvent {}
-#[derive(Debug, thiserror::Error)]
-#[error("protected")]
-#[allow(missing_docs)]
-pub struct ProtectedError {}
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Search {
-    pub protected: ringfence_types::Protected,
-    pub watch: WatchList,
-}
-#[allow(missing_docs)]
-pub fn search(
-    _: &Settings,
-    _: &std::path::Path,
-    _: &ringfence_types::ResolvedPolicy,
-) -> Result<Search, ProtectedError> {
-    Ok(Search { protected: Default::default(), watch: WatchList {} })
-}
-#[derive(Debug)]
-#[allow(missing_docs)]
-pub struct Watch {
-    fd: std::os::fd::OwnedFd,
-}
-#[allow(missing_docs)]
-impl Watch {
-    pub fn new(_: &WatchList) -> std::io::Result<Option<Self>> {
-        Ok(None)
-    }
-    pub fn fd(&self) -> std::os::fd::BorrowedFd<'_> {
-        std::os::fd::AsFd::as_fd(&self.fd)
-    }
-    pub fn drain(&mut self) -> Vec<WatchEvent> {
-        Vec::new()
-    }
-}
-#[allow(missing_docs)]
-impl WatchEvent {
-    pub fn lost_mount(&self) -> Option<&std::path::Path> {
-        None
-    }
-}
+pub use watch::{Appearance, Watch, WatchEvent, WatchList};
+pub use worktree::{common_dir_grants, enclosing_git_dir};

@@ -1,0 +1,260 @@
+//! What a quarantine is about to do, on disk before it does it.
+
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use ringfence_types::FileId;
+use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat, renameat_with};
+use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
+
+/// One file to be moved away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Move {
+    /// Writable root, the anchor of the way to the file.
+    pub(super) root: Bytes,
+    /// Directory of the file, relative to the root.
+    pub(super) parent: Bytes,
+    /// Name of the file.
+    pub(super) name: Bytes,
+    /// What the file must be.
+    pub(super) id: FileId,
+    /// Directory that it is moved to; `None`: renamed where it is.
+    pub(super) to: Option<Bytes>,
+    /// Name that it gets.
+    pub(super) new_name: Bytes,
+    /// What is put in its place, with owner, group and mode.
+    pub(super) rewrite: Option<Rewrite>,
+    /// Why, for the report.
+    pub(super) reason: String,
+}
+
+/// A harmless copy of a file that is moved away.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Rewrite {
+    pub(super) text: Bytes,
+    /// Name under which it is written before it is put in its place.
+    pub(super) temporary: Bytes,
+    pub(super) uid: u32,
+    pub(super) gid: u32,
+    pub(super) mode: u32,
+}
+
+/// Bytes in JSON: text, or hex where they are not UTF-8.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Spelling", into = "Spelling")]
+pub(super) struct Bytes(pub(super) Vec<u8>);
+
+#[derive(Serialize, Deserialize)]
+#[serde(untagged)]
+enum Spelling {
+    Text(String),
+    Hex { hex: String },
+}
+
+impl From<Bytes> for Spelling {
+    fn from(Bytes(bytes): Bytes) -> Self {
+        match String::from_utf8(bytes) {
+            Ok(text) => Self::Text(text),
+            Err(error) => {
+                let hex = error.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+                Self::Hex { hex }
+            }
+        }
+    }
+}
+
+impl From<Spelling> for Bytes {
+    fn from(spelling: Spelling) -> Self {
+        Self(match spelling {
+            Spelling::Text(text) => text.into_bytes(),
+            Spelling::Hex { hex } => hex
+                .as_bytes()
+                .chunks(2)
+                .filter_map(|pair| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok())
+                .collect(),
+        })
+    }
+}
+
+impl From<&OsStr> for Bytes {
+    fn from(text: &OsStr) -> Self {
+        Self(text.as_bytes().to_vec())
+    }
+}
+
+impl From<&Path> for Bytes {
+    fn from(path: &Path) -> Self {
+        path.as_os_str().into()
+    }
+}
+
+impl Bytes {
+    pub(super) fn path(&self) -> PathBuf {
+        PathBuf::from(OsString::from_vec(self.0.clone()))
+    }
+}
+
+/// Creates a file of its own for this process, locked.
+///
+/// It gets its name when it is locked, so that another start never finds it unlocked while its process lives.
+pub(super) fn create(state: &Path, kind: &str) -> io::Result<(PathBuf, File)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let dir = state.join("journals");
+    loop {
+        let number = COUNTER.fetch_add(1, Ordering::Relaxed);
+        let path = dir.join(format!("{kind}-{}-{number}.json", std::process::id()));
+        let temporary = path.with_extension("tmp");
+        let open =
+            || fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        let file = match open() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
+                open()?
+            }
+            result => result?,
+        };
+        let named = flock(&file, FlockOperation::NonBlockingLockExclusive)
+            .and_then(|()| renameat_with(CWD, &temporary, CWD, &path, RenameFlags::NOREPLACE))
+            .or_else(|error| match error {
+                // A file system without that flag, such as NFS.
+                Errno::INVAL if !path.exists() => renameat(CWD, &temporary, CWD, &path),
+                error => Err(error),
+            });
+        match named {
+            Ok(()) => return Ok((path, file)),
+            // Of a process with our number that is no more, and that nobody has cleaned up after yet.
+            Err(Errno::EXIST) => fs::remove_file(&temporary)?,
+            Err(error) => {
+                let _ = fs::remove_file(&temporary);
+                return Err(error.into());
+            }
+        }
+    }
+}
+
+/// Files of that kind whose processes are no more, locked and with their content.
+pub(super) fn left_behind(state: &Path, kind: &str) -> io::Result<Vec<(PathBuf, File, Vec<u8>)>> {
+    let entries = match fs::read_dir(state.join("journals")) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        result => result?,
+    };
+    let mut left = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        let pid = name
+            .strip_prefix(kind.as_bytes())
+            .and_then(|rest| rest.strip_prefix(b"-"))
+            .and_then(|rest| rest.strip_suffix(b".json"))
+            .and_then(|rest| std::str::from_utf8(rest.split(|&byte| byte == b'-').next()?).ok());
+        let Some(pid) = pid else { continue };
+        let mut file = match File::open(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            result => result?,
+        };
+        if !lock(&file, pid) || !path.exists() {
+            continue;
+        }
+        let mut text = Vec::new();
+        file.read_to_end(&mut text)?;
+        left.push((path, file, text));
+    }
+    Ok(left)
+}
+
+/// Locks a file unless a process holds it. If its own process is dead, its box still dies: that is waited for.
+fn lock(file: &File, pid: &str) -> bool {
+    for _ in 0..200 {
+        if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            return true;
+        }
+        if Path::new("/proc").join(pid).exists() {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+/// A journal whose file is locked, so that the start of another run leaves it alone.
+#[derive(Debug)]
+pub(super) struct Journal {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Journal {
+    /// Writes the moves down and waits until they are on disk.
+    pub(super) fn write(state: &Path, moves: &[Move]) -> io::Result<Self> {
+        let text = serde_json::to_vec_pretty(moves)?;
+        let (path, mut file) = create(state, "quarantine")?;
+        let written = file
+            .write_all(&text)
+            .and_then(|()| file.sync_all())
+            .and_then(|()| File::open(state.join("journals"))?.sync_all());
+        if let Err(error) = written {
+            let _ = fs::remove_file(&path);
+            return Err(error);
+        }
+        Ok(Self { path, _lock: file })
+    }
+
+    /// Journals of runs that are no more. What a crash cut off was of a run that had not moved anything yet.
+    pub(super) fn left_behind(state: &Path) -> io::Result<Vec<(Self, Vec<Move>)>> {
+        let left = left_behind(state, "quarantine")?.into_iter().map(|(path, file, text)| {
+            (Self { path, _lock: file }, serde_json::from_slice(&text).unwrap_or_default())
+        });
+        Ok(left.collect())
+    }
+
+    /// Says that everything is done.
+    pub(super) fn close(self) -> io::Result<()> {
+        fs::remove_file(&self.path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> Move {
+        Move {
+            root: Bytes(b"/r\xff".to_vec()),
+            parent: Bytes(b"a\nb".to_vec()),
+            name: Bytes(b"hooks".to_vec()),
+            id: FileId { dev: 1, ino: u64::MAX, birth: Some(-5), handle: None },
+            to: None,
+            new_name: Bytes(b"x".to_vec()),
+            rewrite: Some(Rewrite {
+                text: Bytes(b"[core]\n\xfe".to_vec()),
+                temporary: Bytes(b"t".to_vec()),
+                uid: 1,
+                gid: 2,
+                mode: 0o644,
+            }),
+            reason: "why".into(),
+        }
+    }
+
+    #[test]
+    fn a_journal_outlives_its_run_and_not_its_end() {
+        let state = tempfile::tempdir().unwrap();
+        assert!(Journal::left_behind(state.path()).unwrap().is_empty());
+        let journal = Journal::write(state.path(), &[sample()]).unwrap();
+        assert!(Journal::left_behind(state.path()).unwrap().is_empty(), "its run goes on");
+        drop(journal);
+        let mut left = Journal::left_behind(state.path()).unwrap();
+        let (journal, moves) = left.pop().unwrap();
+        assert_eq!(moves, [sample()]);
+        journal.close().unwrap();
+        assert!(Journal::left_behind(state.path()).unwrap().is_empty());
+        assert_eq!(fs::read_dir(state.path().join("journals")).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,110 @@
+use std::path::{Path, PathBuf};
+
+use ringfence_types::ResolvedPath;
+
+/// Where the box can write: writable roots and what is denied below them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Roots {
+    roots: Vec<PathBuf>,
+    deny: Vec<PathBuf>,
+}
+
+impl Roots {
+    pub(super) fn new(roots: &[PathBuf], deny: &[ResolvedPath]) -> Self {
+        Self::of(roots.to_vec(), deny.iter().map(|path| path.path.clone()).collect())
+    }
+
+    pub(super) fn of(mut roots: Vec<PathBuf>, deny: Vec<PathBuf>) -> Self {
+        roots.sort();
+        roots.dedup();
+        Self { roots, deny }
+    }
+
+    pub(super) fn denied(&self) -> &[PathBuf] {
+        &self.deny
+    }
+
+    /// All roots, parents before children.
+    pub(super) fn all(&self) -> &[PathBuf] {
+        &self.roots
+    }
+
+    /// Roots that have to be searched: those that do not lie in another one.
+    pub(super) fn outermost(&self) -> impl Iterator<Item = &Path> {
+        let inside = |root: &Path| self.roots.iter().any(|other| root != other && root.starts_with(other));
+        self.roots.iter().map(PathBuf::as_path).filter(move |root| !inside(root))
+    }
+
+    /// Whether the box can write at `path`: the deepest rule that covers it decides; at equal depth deny wins.
+    pub(super) fn reach(&self, path: &Path) -> bool {
+        let depth = |rules: &[PathBuf]| {
+            rules.iter().filter(|rule| path.starts_with(rule)).map(|rule| rule.components().count()).max()
+        };
+        let root = depth(&self.roots);
+        root.is_some() && root > depth(&self.deny)
+    }
+
+    pub(super) fn is_root(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| root == path)
+    }
+
+    /// Whether a root lies at or below `path`, so that `path` can't be made read-only.
+    pub(super) fn holds_root(&self, path: &Path) -> bool {
+        self.roots.iter().any(|root| root.starts_with(path))
+    }
+
+    /// The directories strictly between the outermost root above `path` and `path`, parents first, without
+    /// those that are roots, which are mount points already.
+    pub(super) fn between<'p>(&self, path: &'p Path) -> Vec<&'p Path> {
+        let Some(root) = self.roots.iter().find(|root| path.starts_with(root) && path != root.as_path())
+        else {
+            return Vec::new();
+        };
+        let mut between: Vec<_> = path
+            .ancestors()
+            .skip(1)
+            .take_while(|ancestor| ancestor != root)
+            .filter(|ancestor| !self.is_root(ancestor))
+            .collect();
+        between.reverse();
+        between
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use ringfence_types::PathKind;
+
+    use super::*;
+
+    fn roots(roots: &[&str], deny: &[&str]) -> Roots {
+        let roots: Vec<_> = roots.iter().map(PathBuf::from).collect();
+        let deny: Vec<_> = deny
+            .iter()
+            .map(|path| ResolvedPath { path: path.into(), kind: PathKind::Directory, id: None })
+            .collect();
+        Roots::new(&roots, &deny)
+    }
+
+    #[test]
+    fn the_deepest_rule_decides() {
+        let roots = roots(&["/w", "/w/a/b"], &["/w/a", "/w/same", "/w/same"]);
+        assert!(roots.reach(Path::new("/w/x")));
+        assert!(!roots.reach(Path::new("/w/a/x")));
+        assert!(roots.reach(Path::new("/w/a/b/x")));
+        assert!(!roots.reach(Path::new("/w/same")));
+        assert!(!roots.reach(Path::new("/wx")));
+        assert_eq!(roots.outermost().collect::<Vec<_>>(), [Path::new("/w")]);
+    }
+
+    #[test]
+    fn between_leaves_out_roots() {
+        let roots = roots(&["/w", "/w/a/b"], &[]);
+        let between = roots.between(Path::new("/w/a/b/c/d"));
+        assert_eq!(between, [Path::new("/w/a"), Path::new("/w/a/b/c")]);
+        assert!(roots.between(Path::new("/w")).is_empty());
+        assert!(roots.between(Path::new("/x/y")).is_empty());
+        assert!(roots.holds_root(Path::new("/w/a")));
+        assert!(!roots.holds_root(Path::new("/w/c")));
+    }
+}

@@ -1,0 +1,535 @@
+//! What git executes or obeys in the repositories that lie in, or reach into, the writable roots
+//! (gitrepository-layout(5)).
+
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use ringfence_types::PathKind;
+
+use super::executes::executes;
+use super::gitconfig::{self, Variable};
+use super::links::{Target, follow};
+use super::roots::Roots;
+use super::settings::UserGit;
+use super::stat::{Stat, found};
+
+/// Longest configuration, pointer file or such that is read, in bytes.
+pub(super) const MAX_FILE: u64 = 1 << 20;
+/// Most git directories that are looked at.
+const MAX_GIT_DIRS: usize = 10_000;
+/// As git's own limit for nested includes.
+const MAX_INCLUDES: usize = 10;
+
+/// What git takes a path for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) enum Role {
+    /// `.git` as a file, which names a git directory elsewhere.
+    GitFile,
+    /// The directory `hooks`.
+    Hooks,
+    /// The directory that `core.hooksPath` names.
+    HooksPath,
+    /// What a symlink in one of those leads to.
+    HookTarget,
+    /// `config`, `config.worktree`.
+    Config,
+    /// A file that a configuration includes, or one of the user's own configuration.
+    Included,
+    /// `info/attributes`.
+    Attributes,
+    /// `commondir`, which names the directory that has hooks and configuration.
+    CommonDir,
+}
+
+/// The names below a git directory that are looked at, relative to it.
+const NAMES: [(Role, &str); 5] = [
+    (Role::Hooks, "hooks"),
+    (Role::Config, "config"),
+    (Role::Config, "config.worktree"),
+    (Role::Attributes, "info/attributes"),
+    (Role::CommonDir, "commondir"),
+];
+
+/// A variable that makes something run.
+pub(super) type Executing = (Vec<u8>, Option<Vec<u8>>);
+
+/// What a small file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    /// Not looked at.
+    Unread,
+    /// The file itself, if it is a pointer.
+    Pointer(Vec<u8>),
+    /// The variables of a configuration that make something run.
+    Config(Vec<Executing>),
+    /// A configuration that can't be read or understood.
+    Unreadable,
+}
+
+/// A path that must not change.
+#[derive(Clone, Debug)]
+pub(super) struct Element {
+    pub(super) role: Role,
+    /// The git directory it belongs to; `None` for the user's own configuration.
+    pub(super) owner: Option<PathBuf>,
+    pub(super) stat: Stat,
+    pub(super) content: Content,
+}
+
+/// A path that would be obeyed if it appeared.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Expected {
+    pub(super) role: Role,
+    pub(super) owner: Option<PathBuf>,
+}
+
+/// How a git directory was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// As `.git` of this directory, or as what that names.
+    Entry(PathBuf),
+    /// A directory that git takes for a repository as it stands.
+    Bare,
+    /// Below `modules` or `worktrees` of this git directory, or as its common directory.
+    Inside(PathBuf),
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct GitDir {
+    pub(super) stat: Stat,
+    pub(super) origin: Origin,
+}
+
+/// All that was found, by canonical path.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Repositories {
+    /// Git directories, those outside the roots included.
+    pub(super) git_dirs: BTreeMap<PathBuf, GitDir>,
+    /// Below the roots.
+    pub(super) elements: BTreeMap<PathBuf, Element>,
+    /// Below the roots.
+    pub(super) expected: BTreeMap<PathBuf, Expected>,
+    /// Symlinks below the roots that lead to one of the above, with its role and owner. `None`: `.git` itself.
+    pub(super) links: BTreeMap<PathBuf, (Option<Role>, Option<PathBuf>)>,
+    /// What could not be looked at.
+    pub(super) notes: BTreeSet<String>,
+}
+
+/// What the configuration of one repository says, its includes taken in.
+#[derive(Clone, Debug, Default)]
+struct Facts {
+    /// With the git directory whose configuration says so; `None` for the user's own.
+    hooks_paths: Vec<(Option<PathBuf>, Vec<u8>)>,
+    template_dirs: Vec<PathBuf>,
+    work_tree: Option<Vec<u8>>,
+    sha256: bool,
+    /// Files taken in, so that none is twice.
+    read: BTreeSet<PathBuf>,
+}
+
+pub(super) struct Survey<'a> {
+    roots: &'a Roots,
+    home: Option<&'a Path>,
+    /// `core.hooksPath` of the user's own configuration.
+    user_hooks: Vec<(Option<PathBuf>, Vec<u8>)>,
+    facts: BTreeMap<PathBuf, Facts>,
+    /// Git directory of each work tree that was looked at.
+    work_trees: BTreeMap<PathBuf, PathBuf>,
+    pub(super) found: Repositories,
+    /// Where new repositories get their first hooks from.
+    pub(super) template_dirs: Vec<PathBuf>,
+}
+
+impl<'a> Survey<'a> {
+    /// Starts with the user's own configuration, which may lie in a root (a repository of dot files).
+    pub(super) fn new(roots: &'a Roots, user: &'a UserGit) -> Self {
+        let mut survey = Self {
+            roots,
+            home: user.home.as_deref(),
+            user_hooks: Vec::new(),
+            facts: BTreeMap::new(),
+            work_trees: BTreeMap::new(),
+            found: Repositories::default(),
+            template_dirs: vec![PathBuf::from("/usr/share/git-core/templates")],
+        };
+        let mut facts = Facts::default();
+        for file in &user.files {
+            survey.config(Path::new("/"), file, Role::Included, None, &mut facts, 0);
+        }
+        survey.user_hooks = facts.hooks_paths;
+        survey.template_dirs.extend(facts.template_dirs.into_iter().filter(|dir| !roots.reach(dir)));
+        survey
+    }
+
+    /// Looks at `.git` of a directory, whatever it is.
+    pub(super) fn work_tree(&mut self, dir: &Path) {
+        let entry = dir.join(".git");
+        let Some(target) = self.follow(dir, Path::new(".git"), None, None) else { return };
+        let Some(stat) = target.stat else { return };
+        let git_dir = match stat.kind {
+            PathKind::Directory => Some(target.path),
+            PathKind::File => self.git_file(&entry, &target.path, stat),
+            _ => None,
+        };
+        if let Some(git_dir) = git_dir {
+            self.git_dir(&git_dir, Origin::Entry(dir.to_path_buf()));
+            self.hooks_paths(&git_dir, dir);
+            self.work_trees.insert(dir.to_path_buf(), git_dir);
+        }
+    }
+
+    /// Looks at a directory that git takes for a repository as it stands.
+    pub(super) fn bare(&mut self, dir: &Path) {
+        self.git_dir(dir, Origin::Bare);
+        self.hooks_paths(dir, dir);
+    }
+
+    /// Looks at the repository that encloses `root` from outside, whose settings may lead back in. Returns its
+    /// work tree.
+    pub(super) fn enclosing(&mut self, root: &Path) -> Option<PathBuf> {
+        let dir = root.ancestors().find(|dir| matches!(Stat::find(&dir.join(".git")), Ok(Some(_))))?;
+        if dir != root {
+            self.work_tree(dir);
+        }
+        Some(dir.to_path_buf())
+    }
+
+    /// Git directory of the work tree `dir`, and the length of its object ids in bytes.
+    pub(super) fn repository_of(&self, dir: &Path) -> Option<(&Path, usize)> {
+        let git_dir = self.work_trees.get(dir)?;
+        let sha256 = self.facts.get(git_dir).is_some_and(|facts| facts.sha256);
+        Some((git_dir, if sha256 { 32 } else { 20 }))
+    }
+
+    /// `gitdir: PATH` in the file `path`, found at `entry`.
+    fn git_file(&mut self, entry: &Path, path: &Path, stat: Stat) -> Option<PathBuf> {
+        let text = self.read(path);
+        let target = text.as_deref().and_then(|text| {
+            let named = text.strip_prefix(b"gitdir:")?.trim_ascii();
+            follow(entry.parent()?, Path::new(OsStr::from_bytes(named))).ok()
+        });
+        let owner = target.as_ref().map(|target| target.path.clone());
+        let content = text.map_or(Content::Unreadable, Content::Pointer);
+        self.element(path.to_path_buf(), Role::GitFile, owner, stat, content);
+        let target = target?;
+        self.links(&target, Role::GitFile, Some(&target.path));
+        target.stat.is_some_and(|stat| stat.is_dir()).then_some(target.path)
+    }
+
+    fn git_dir(&mut self, path: &Path, origin: Origin) {
+        if self.found.git_dirs.contains_key(path) {
+            return;
+        }
+        if self.found.git_dirs.len() == MAX_GIT_DIRS {
+            self.note(format!("more than {MAX_GIT_DIRS} git directories"));
+            return;
+        }
+        let stat = match Stat::find(path) {
+            Ok(Some(stat)) if stat.is_dir() => stat,
+            Ok(_) => return,
+            Err(error) => return self.unreadable(path, &error),
+        };
+        self.found.git_dirs.insert(path.to_path_buf(), GitDir { stat, origin });
+        let mut facts = Facts::default();
+        for (role, name) in NAMES {
+            match role {
+                Role::Config => self.config(path, Path::new(name), role, Some(path), &mut facts, 0),
+                Role::CommonDir => self.common_dir(path, &mut facts),
+                _ if self.roots.reach(path) => self.name(path, role, Path::new(name), Some(path)),
+                _ => {}
+            }
+        }
+        self.facts.insert(path.to_path_buf(), facts.clone());
+        if let Some(work_tree) = facts.work_tree
+            && let Ok(target) = follow(path, Path::new(OsStr::from_bytes(&work_tree)))
+        {
+            self.hooks_paths(path, &target.path);
+        }
+        if self.roots.reach(path) {
+            self.modules(path, &path.join("modules"), 0);
+            self.worktrees(path);
+        }
+    }
+
+    /// A name that is protected if it exists and expected if it doesn't.
+    fn name(&mut self, base: &Path, role: Role, name: &Path, owner: Option<&Path>) {
+        let Some(target) = self.follow(base, name, Some(role), owner) else { return };
+        let path = target.path;
+        let Some(stat) = target.stat else {
+            return self.expect(path, role, owner.map(Path::to_path_buf));
+        };
+        let is_dir = stat.is_dir();
+        if is_dir && role == Role::HookTarget {
+            return;
+        }
+        if self.element(path.clone(), role, owner.map(Path::to_path_buf), stat, Content::Unread)
+            && is_dir
+            && matches!(role, Role::Hooks | Role::HooksPath)
+        {
+            self.hook_targets(&path, owner);
+        }
+    }
+
+    fn common_dir(&mut self, git_dir: &Path, facts: &mut Facts) {
+        let name = Path::new("commondir");
+        let Some(target) = self.follow(git_dir, name, Some(Role::CommonDir), Some(git_dir)) else { return };
+        let owner = Some(git_dir.to_path_buf());
+        let Some(stat) = target.stat else {
+            return self.expect(target.path, Role::CommonDir, owner);
+        };
+        let Some(text) = self.read(&target.path) else {
+            self.element(target.path, Role::CommonDir, owner, stat, Content::Unreadable);
+            return;
+        };
+        let named = text.trim_ascii().to_vec();
+        self.element(target.path, Role::CommonDir, owner, stat, Content::Pointer(text));
+        if let Ok(common) = follow(git_dir, Path::new(OsStr::from_bytes(&named)))
+            && common.stat.as_ref().is_some_and(Stat::is_dir)
+        {
+            self.links(&common, Role::CommonDir, Some(git_dir));
+            self.git_dir(&common.path, Origin::Inside(git_dir.to_path_buf()));
+            if let Some(common) = self.facts.get(&common.path) {
+                facts.hooks_paths.extend(common.hooks_paths.iter().cloned());
+                facts.sha256 |= common.sha256;
+            }
+        }
+    }
+
+    /// Git directories of submodules, whose names may have several components.
+    fn modules(&mut self, git_dir: &Path, dir: &Path, depth: usize) {
+        for child in self.children(dir) {
+            if looks_like_git_dir(&child) {
+                self.git_dir(&child, Origin::Inside(git_dir.to_path_buf()));
+            } else if depth < 16 {
+                self.modules(git_dir, &child, depth + 1);
+            } else {
+                self.note(format!("submodules nested too deeply below {}", dir.display()));
+            }
+        }
+    }
+
+    fn worktrees(&mut self, git_dir: &Path) {
+        for child in self.children(&git_dir.join("worktrees")) {
+            self.git_dir(&child, Origin::Inside(git_dir.to_path_buf()));
+            if let Some(work_tree) = linked_work_tree(&child) {
+                self.hooks_paths(&child, &work_tree);
+            }
+        }
+    }
+
+    /// Directories below `dir`, in order; none if there is no such directory.
+    fn children(&mut self, dir: &Path) -> Vec<PathBuf> {
+        let entries = match found(fs::read_dir(dir)) {
+            Ok(Some(entries)) => entries,
+            Ok(None) => return Vec::new(),
+            Err(error) => {
+                self.unreadable(dir, &error);
+                return Vec::new();
+            }
+        };
+        let is_dir = |entry: &fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_dir());
+        let mut children: Vec<_> = entries.flatten().filter(is_dir).map(|entry| entry.path()).collect();
+        children.sort();
+        children
+    }
+
+    /// The directories that `core.hooksPath` means for one work tree.
+    fn hooks_paths(&mut self, git_dir: &Path, work_tree: &Path) {
+        let own = self.facts.get(git_dir).map(|facts| facts.hooks_paths.clone()).unwrap_or_default();
+        for (owner, value) in own.iter().chain(&self.user_hooks.clone()) {
+            if let Some(path) = self.expand(value) {
+                self.name(work_tree, Role::HooksPath, &path, owner.as_deref());
+            }
+        }
+    }
+
+    /// Hooks that are symlinks to files which the box could write.
+    fn hook_targets(&mut self, dir: &Path, owner: Option<&Path>) {
+        let Ok(entries) = fs::read_dir(dir) else { return };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
+            if is_link && !name.as_bytes().ends_with(b".sample") {
+                self.name(dir, Role::HookTarget, Path::new(&name), owner);
+            }
+        }
+    }
+
+    /// Reads a configuration and what it includes, whatever the conditions of its includes are.
+    fn config(
+        &mut self,
+        base: &Path,
+        name: &Path,
+        role: Role,
+        owner: Option<&Path>,
+        facts: &mut Facts,
+        depth: usize,
+    ) {
+        let Some(target) = self.follow(base, name, Some(role), owner) else { return };
+        let path = target.path;
+        let own = || owner.map(Path::to_path_buf);
+        let Some(stat) = target.stat else { return self.expect(path, role, own()) };
+        if !facts.read.insert(path.clone()) {
+            return;
+        }
+        let variables = match stat.kind {
+            PathKind::File => self.read(&path).and_then(|text| gitconfig::parse(&text).ok()),
+            _ => None,
+        };
+        let Some(variables) = variables else {
+            self.element(path, role, own(), stat, Content::Unreadable);
+            return;
+        };
+        let executing = variables
+            .iter()
+            .filter(|variable| executes(variable) || self.leads_out(variable, owner))
+            .map(|variable| (variable.key.clone(), variable.value.clone()))
+            .collect();
+        self.element(path.clone(), role, own(), stat, Content::Config(executing));
+        let mut includes = Vec::new();
+        for variable in &variables {
+            let Some(value) = variable.value.as_deref().filter(|value| !value.is_empty()) else { continue };
+            match (variable.section(), variable.name()) {
+                (b"core", b"hookspath") => facts.hooks_paths.push((own(), value.to_vec())),
+                (b"init", b"templatedir") => facts.template_dirs.extend(self.expand(value)),
+                (b"core", b"worktree") => facts.work_tree = Some(value.to_vec()),
+                (b"extensions", b"objectformat") => facts.sha256 = value == b"sha256",
+                (b"include" | b"includeif", b"path") => includes.extend(self.expand(value)),
+                _ => {}
+            }
+        }
+        if depth == MAX_INCLUDES && !includes.is_empty() {
+            return self.note(format!("includes nested too deeply in {}", path.display()));
+        }
+        for include in includes {
+            let base = path.parent().unwrap_or(Path::new("/"));
+            self.config(base, &include, Role::Included, owner, facts, depth + 1);
+        }
+    }
+
+    /// `core.worktree` outside all roots: a checkout there would write what the box may not.
+    fn leads_out(&self, variable: &Variable, owner: Option<&Path>) -> bool {
+        let (Some(value), Some(owner)) = (&variable.value, owner) else { return false };
+        variable.key == b"core.worktree"
+            && !follow(owner, Path::new(OsStr::from_bytes(value)))
+                .is_ok_and(|target| self.roots.reach(&target.path))
+    }
+
+    /// A path as git's configuration writes it; `None` if it means nobody's file here.
+    fn expand(&self, value: &[u8]) -> Option<PathBuf> {
+        let path = Path::new(OsStr::from_bytes(value));
+        if let Ok(rest) = path.strip_prefix("~") {
+            return self.home.map(|home| home.join(rest));
+        }
+        let foreign = value.is_empty() || value.starts_with(b"~") || value.starts_with(b"%(prefix)");
+        (!foreign).then(|| path.to_path_buf())
+    }
+
+    /// Follows a path and keeps the links on the way.
+    fn follow(
+        &mut self,
+        base: &Path,
+        name: &Path,
+        role: Option<Role>,
+        owner: Option<&Path>,
+    ) -> Option<Target> {
+        match follow(base, name) {
+            Ok(target) => {
+                for link in target.links.iter().filter(|link| self.roots.reach(link)) {
+                    self.found.links.insert(link.clone(), (role, owner.map(Path::to_path_buf)));
+                }
+                Some(target)
+            }
+            Err(error) => {
+                self.unreadable(&base.join(name), &error);
+                None
+            }
+        }
+    }
+
+    fn links(&mut self, target: &Target, role: Role, owner: Option<&Path>) {
+        for link in target.links.iter().filter(|link| self.roots.reach(link)) {
+            self.found.links.insert(link.clone(), (Some(role), owner.map(Path::to_path_buf)));
+        }
+    }
+
+    /// Adds a path that must not change. Returns whether it is a new one below the roots.
+    fn element(
+        &mut self,
+        path: PathBuf,
+        role: Role,
+        owner: Option<PathBuf>,
+        stat: Stat,
+        content: Content,
+    ) -> bool {
+        if self.roots.reach(&path)
+            && let Entry::Vacant(entry) = self.found.elements.entry(path)
+        {
+            entry.insert(Element { role, owner, stat, content });
+            return true;
+        }
+        false
+    }
+
+    fn expect(&mut self, path: PathBuf, role: Role, owner: Option<PathBuf>) {
+        if self.roots.reach(&path) {
+            self.found.expected.entry(path).or_insert(Expected { role, owner });
+        }
+    }
+
+    /// The bytes of a small regular file.
+    fn read(&mut self, path: &Path) -> Option<Vec<u8>> {
+        match read_small(path) {
+            Ok(text) => text,
+            Err(error) => {
+                self.unreadable(path, &error);
+                None
+            }
+        }
+    }
+
+    /// What can't be read matters only if the box could make it readable: it has the caller's identity.
+    fn unreadable(&mut self, path: &Path, error: &io::Error) {
+        if self.roots.reach(path) && error.kind() != io::ErrorKind::NotFound {
+            self.note(format!("cannot look at {}: {error}", path.display()));
+        }
+    }
+
+    pub(super) fn note(&mut self, note: String) {
+        self.found.notes.insert(note);
+    }
+}
+
+/// The content of a regular file of at most [`MAX_FILE`] bytes; `None` for anything else.
+pub(super) fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
+    // A pipe would block and a device might do anything when opened.
+    let flags =
+        (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NOCTTY).bits();
+    let file = fs::OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut text = Vec::new();
+    file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+    Ok((text.len() as u64 <= MAX_FILE).then_some(text))
+}
+
+/// What git asks of a git directory (gitrepository-layout(5)), without reading `HEAD`: its content can change
+/// without a trace in the directory.
+pub(super) fn looks_like_git_dir(dir: &Path) -> bool {
+    let has = |name: &str| matches!(Stat::find(&dir.join(name)), Ok(Some(_)));
+    has("HEAD") && (has("objects") && has("refs") || has("commondir"))
+}
+
+/// The work tree of `worktrees/NAME`, from its back link.
+pub(super) fn linked_work_tree(git_dir: &Path) -> Option<PathBuf> {
+    let text = read_small(&git_dir.join("gitdir")).ok()??;
+    let target = follow(git_dir, Path::new(OsStr::from_bytes(text.trim_ascii()))).ok()?;
+    target.path.parent().map(Path::to_path_buf)
+}
