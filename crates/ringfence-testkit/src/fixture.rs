@@ -151,10 +151,8 @@ impl Fixture {
         fs::symlink_metadata(self.root().join(path)).is_ok()
     }
 
-    /// Replaces `{ws}`, `{home}`, `{host}`, `{state}`, `{root}`, `{probe}`, `{ringfence}` and `{bin}` (the probe's
-    /// folder).
+    /// Replaces `{ws}`, `{home}`, `{host}`, `{state}`, `{root}`, `{probe}` and `{ringfence}`.
     pub fn expand(&self, text: &str) -> String {
-        let folder = self.binaries.probe.parent().unwrap_or(Path::new("/"));
         let names = [
             ("{ws}", self.ws()),
             ("{home}", self.home()),
@@ -163,7 +161,6 @@ impl Fixture {
             ("{root}", self.root().to_path_buf()),
             ("{probe}", self.binaries.probe.clone()),
             ("{ringfence}", self.binaries.ringfence.clone()),
-            ("{bin}", folder.to_path_buf()),
         ];
         names.iter().fold(text.to_owned(), |text, (name, path)| text.replace(name, &path.to_string_lossy()))
     }

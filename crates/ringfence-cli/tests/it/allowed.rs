@@ -4,7 +4,7 @@ use ringfence_testkit::Fixture;
 
 use crate::support::as_each_caller;
 
-/// Acts that every mode allows.
+/// Acts that every mode allows and that leave nothing.
 const EVERYWHERE: &[&[&str]] = &[
     &["pair-echo"],
     &["abstract-echo", "a-name-of-the-box"],
@@ -24,6 +24,10 @@ const EVERYWHERE: &[&[&str]] = &[
     &["append", "/dev/zero"],
     &["open-read", "/dev/urandom"],
     &["open-read", "/dev/fd/0"],
+];
+
+/// Acts in the private temp, which full access does not have.
+const TEMP: &[&[&str]] = &[
     &["create", "/tmp/new"],
     &["create", "/dev/shm/new"],
     &["mkfifo", "/tmp/pipe"],
@@ -86,13 +90,13 @@ fn all_allowed(fixture: &Fixture, flags: &[&str], acts: &[&[&[&str]]]) {
 
 #[test]
 fn the_default_mode() {
-    as_each_caller(|fixture| all_allowed(fixture, &[], &[EVERYWHERE, SPAWNING, WRITING, LOOPBACK]));
+    as_each_caller(|fixture| all_allowed(fixture, &[], &[EVERYWHERE, TEMP, SPAWNING, WRITING, LOOPBACK]));
 }
 
 #[test]
 fn the_strict_mode() {
     as_each_caller(|fixture| {
-        all_allowed(fixture, &["--mode", "strict", "--read", "{bin}"], &[EVERYWHERE, WRITING]);
+        all_allowed(fixture, &["--mode", "strict", "--read", "{probe}"], &[EVERYWHERE, TEMP, WRITING]);
     });
 }
 
@@ -120,7 +124,7 @@ fn grants() {
         fixture.write("host/read/file", "x");
         fixture.write("host/write/file", "x");
         fixture.write("host/single", "x");
-        let strict = ["--mode", "strict", "--read", "{bin}"];
+        let strict = ["--mode", "strict", "--read", "{probe}"];
         let flags =
             [&strict[..], &["--read", "{host}/read", "--write", "{host}/write", "--write", "{host}/single"]]
                 .concat();

@@ -231,7 +231,6 @@ fn configurations_that_are_wrong() {
             ("[sandbox.linus]\nnested_userns = true\n", &["linus", "linux"]),
             ("[sandbox\n", &["1"]),
             ("[profile.x]\nmode = \"lax\"\n", &["lax"]),
-            ("[profile.x]\nextends = [\"nowhere\"]\n", &["nowhere"]),
             ("[sandbox]\nmax_output_bytes = -1\n", &["max_output_bytes"]),
         ];
         for (text, words) in cases {
@@ -241,6 +240,8 @@ fn configurations_that_are_wrong() {
                 assert!(finished.err().contains(word), "no {word:?} for {text:?}: {}", finished.report());
             }
         }
+        fixture.write("state/config.toml", "[profile.x]\nextends = [\"nowhere\"]\n");
+        refused_with(fixture, &["--profile", "x"], "nowhere");
         fixture.write("state/config.toml", "");
         fixture.write("host/named.toml", "[sandbox]\nenable = true\n");
         refused_with(fixture, &["--config", "{host}/named.toml"], "enable");

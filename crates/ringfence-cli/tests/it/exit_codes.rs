@@ -52,7 +52,8 @@ fn a_file_that_cannot_be_executed_gives_126() {
         fixture.write("ws/plain", "#!/bin/sh\nexit 0\n");
         fixture.mkdir("ws/folder");
         fixture.write("ws/bin/shadowed", "#!/bin/sh\n");
-        fixture.script("ws/garbage", "\u{1}not a program");
+        // The beginning of an executable of no machine.
+        fixture.script("ws/garbage", "\u{7f}ELF\u{2}\u{1}\u{1}\0\0\0\0\0\0\0\0\0");
         for program in ["./plain", "./folder", "{ws}/plain", "{ws}"] {
             fixture.inside(&[], &[program]).finish().code_is(126);
             let value = fixture.inside(&["--json"], &[program]).finish().code_is(126).json();

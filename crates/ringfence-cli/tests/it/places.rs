@@ -104,8 +104,10 @@ fn with_names_that_are_not_text() {
             let run = fixture.ringfence(["run", "--workspace"]).arg(&ws).args(["--deny", "secret", "--deny"]);
             let run = run.arg(ws.join(name).join("deep")).args(["--write"]).arg(ws.join(name));
             let run = run.args(["--cwd"]).arg(ws.join(name)).args(["--", "sh", "-c"]);
-            let run =
-                run.arg("cat ../secret deep; echo made >\"$1\"; cat \"$1\"; pwd >pwd").arg("sh").arg(name);
+            let run = run
+                .arg("cat ../secret deep; echo made >\"./$1\"; cat \"./$1\"; pwd >pwd")
+                .arg("sh")
+                .arg(name);
             let finished = run.finish().code_is(0);
             assert_eq!(finished.out(), "made\n", "{}", finished.report());
             let mut pwd = ws.join(name).into_os_string().into_vec();

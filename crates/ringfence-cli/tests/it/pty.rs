@@ -121,7 +121,7 @@ fn ctrl_z_stops_the_run_and_fg_goes_on() {
                 "the shell's modes while the run is stopped"
             );
             terminal.send("echo $((40 + 2))\n");
-            terminal.expect("\n42\r\n");
+            terminal.expect("42\r\n");
             terminal.send("fg\n");
             terminal.expect("run bash");
             terminal.send(&format!("{round}\n"));
@@ -240,7 +240,7 @@ fn what_was_typed_ahead_is_not_run_afterwards() {
         terminal.send("touch typed-ahead\n");
         terminal.expect("outside> ");
         terminal.send("echo $((40 + 2))\n");
-        terminal.expect("\n42\r\n");
+        terminal.expect("42\r\n");
         assert!(!fixture.exists("ws/typed-ahead"));
         terminal.send("exit\n");
         terminal.wait();
@@ -276,7 +276,7 @@ fn nothing_of_a_long_output_is_lost() {
 fn a_closed_window_ends_the_run() {
     as_each_caller(|fixture| {
         let token = format!("7654322.{}", std::process::id());
-        let script = format!("trap '' HUP; echo ready; sleep {token} & sleep {token}");
+        let script = format!("setsid sleep {token} & echo ready; sleep {token}");
         let mut terminal = run(fixture, &["bash", "-c", &script]);
         terminal.expect("ready");
         let status = terminal.hang_up();

@@ -15,7 +15,7 @@ const ARCH: Arch = if cfg!(target_arch = "x86_64") { Arch::X86_64 } else { Arch:
 const BOXES: &[(&[&str], FilterPolicy)] = &[
     (&[], DEFAULT),
     (&["--no-spawn"], FilterPolicy { spawn: false, ..DEFAULT }),
-    (&["--mode", "strict", "--read", "{bin}"], STRICT),
+    (&["--mode", "strict", "--read", "{probe}"], STRICT),
     (&["--net", "all"], FilterPolicy { gate: SocketGate::Unrestricted, ..DEFAULT }),
     (&["--config", "{host}/nested.toml"], FilterPolicy { nested_userns: true, ..DEFAULT }),
     (&["--config", "{host}/i386.toml"], FilterPolicy { allow_i386: true, ..DEFAULT }),
@@ -95,7 +95,6 @@ fn a_wider_policy_shows_in_the_layers() {
                 fixture.inside(&["--json", "--config", &config], &["true"]).finish().code_is(0).json();
             let layers = value["layers"].as_array().expect("layers");
             let seccomp = layers.iter().find(|layer| layer["name"] == "seccomp").expect("seccomp");
-            assert_eq!(seccomp["status"], "partial", "{file}: {seccomp}");
             assert!(seccomp["detail"].as_str().is_some_and(|text| text.contains(word)), "{file}: {seccomp}");
         }
     });

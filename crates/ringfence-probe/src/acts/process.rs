@@ -27,6 +27,7 @@ pub(super) const ACTS: &[Act] = &[
     act("proc-file", "PID NAME", proc_file),
     act("proc-link", "PID NAME", proc_link),
     act("proc-list", "PID NAME", proc_list),
+    act("proc-first-link", "PID NAME", proc_first_link),
     act("processes", "", processes),
     act("fork", "", |_| fork_with(0)),
     act("vfork", "", |_| fork_with(libc::CLONE_VFORK)),
@@ -98,7 +99,15 @@ fn proc_link(args: &Args) -> Outcome {
 
 fn proc_list(args: &Args) -> Outcome {
     let path = format!("/proc/{}/{}", pid(args, 0)?, args.text(1)?);
-    Ok(json!(fs::read_dir(path)?.count()))
+    Ok(json!(fs::read_dir(path)?.collect::<Result<Vec<_>, _>>()?.len()))
+}
+
+/// Follows the first magic link of a folder of another process, e.g. of `fd`, whatever its name.
+fn proc_first_link(args: &Args) -> Outcome {
+    let folder = format!("/proc/{}/{}", pid(args, 0)?, args.text(1)?);
+    let first = fs::read_dir(folder)?.next().ok_or(std::io::Error::from_raw_os_error(libc::ENODATA))??;
+    fs::metadata(first.path())?;
+    Ok(json!(first.file_name().to_string_lossy()))
 }
 
 /// Command lines of all visible processes, by id.

@@ -83,7 +83,7 @@ pub(crate) const ROWS: &[Row] = &[
             Setup::default()
         })
         .prefix(STDERR_FILE)
-        .flags(&["--mode", "strict", "--read", "{bin}"]),
+        .flags(&["--mode", "strict", "--read", "{probe}"]),
     row("take a file's handle", "2.5", &["name-to-handle", "{host}/victim"], Closed::Errno(&[EPERM]))
         .setup(victim),
     row("open a file by its handle", "2.5", &["open-by-handle", "{host}/victim"], Closed::Errno(&[EPERM]))

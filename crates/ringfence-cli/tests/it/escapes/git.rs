@@ -47,7 +47,7 @@ fn names(fixture: &Fixture) -> Setup {
         ".ringfence.toml",
         ".ringfence/config",
     ] {
-        fixture.write(format!("ws/{path}"), "untouched\n");
+        fixture.write(format!("ws/{path}"), "# untouched\n");
     }
     fixture.write("ws/evil", "planted\n");
     Setup::default()

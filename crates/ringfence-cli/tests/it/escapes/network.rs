@@ -133,7 +133,7 @@ const fn raw(name: &'static str, act: &'static [&'static str]) -> Row {
 }
 
 const fn strict(name: &'static str, act: &'static [&'static str]) -> Row {
-    row(name, "2.5", act, NO_FAMILY).flags(&["--mode", "strict", "--read", "{bin}"])
+    row(name, "2.5", act, NO_FAMILY).flags(&["--mode", "strict", "--read", "{probe}"])
 }
 
 fn only_loopback(names: &Value) -> bool {
@@ -161,7 +161,7 @@ pub(crate) const ROWS: &[Row] = &[
         .setup(servers),
     row("reach a server from strict mode", "2.5", &["tcp-connect", "127.0.0.1", "{tcp}"], NO_FAMILY)
         .setup(servers)
-        .flags(&["--mode", "strict", "--read", "{bin}"]),
+        .flags(&["--mode", "strict", "--read", "{probe}"]),
     row("see the host's interfaces", "2.2.2", &["interfaces"], Closed::State(only_loopback)),
     row("connect to a socket by path", "2.3", &["connect-unix", "{host}/service.sock"], CUT_OFF)
         .setup(unix_sockets),

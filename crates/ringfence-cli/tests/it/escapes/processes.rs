@@ -75,9 +75,17 @@ pub(crate) const ROWS: &[Row] = &[
     init("enter the root of PID 1", &["proc-link", "1", "root"], &["proc-link", "{pid}", "root"]),
     init("enter the folder of PID 1", &["proc-link", "1", "cwd"], &["proc-link", "{pid}", "cwd"]),
     init("open the program of PID 1", &["proc-link", "1", "exe"], &["proc-link", "{pid}", "exe"]),
-    init("list descriptors of PID 1", &["proc-list", "1", "fd"], &["proc-list", "{pid}", "fd"]),
-    init("open a descriptor of PID 1", &["proc-link", "1", "fd/0"], &["proc-link", "{pid}", "fd/0"]),
-    init("list memory files of PID 1", &["proc-list", "1", "map_files"], &["proc-list", "{pid}", "fd"]),
+    init("open a descriptor of PID 1", &["proc-first-link", "1", "fd"], &["proc-first-link", "{pid}", "fd"]),
+    init(
+        "look into a descriptor of PID 1",
+        &["proc-first-link", "1", "fdinfo"],
+        &["proc-first-link", "{pid}", "fdinfo"],
+    ),
+    init(
+        "list memory files of PID 1",
+        &["proc-list", "1", "map_files"],
+        &["proc-list", "{pid}", "map_files"],
+    ),
     init("find the namespaces of PID 1", &["proc-link", "1", "ns/mnt"], &["proc-link", "{pid}", "ns/mnt"]),
     init(
         "list a folder through the root of PID 1",
