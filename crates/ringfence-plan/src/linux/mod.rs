@@ -77,7 +77,7 @@ pub enum Access {
 /// One step of the mount plan. Paths named `at` are inside the box, `from` on the host; all are canonical, and
 /// a symlink on the way is an error.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "op", rename_all = "snake_case")]
+#[serde(rename_all = "snake_case")]
 pub enum MountOp {
     /// The whole host tree becomes the root, in one recursive clone.
     HostTree {

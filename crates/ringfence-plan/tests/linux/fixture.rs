@@ -94,17 +94,22 @@ pub(crate) fn plan(policy: &ResolvedPolicy) -> LinuxPlan {
 /// One operation a line, without identities.
 pub(crate) fn mounts(plan: &LinuxPlan) -> String {
     let line = |op: &MountOp| {
-        let serde_json::Value::Object(fields) = serde_json::to_value(op).unwrap() else { unreachable!() };
+        let serde_json::Value::Object(ops) = serde_json::to_value(op).unwrap() else {
+            return "empty_root ".into();
+        };
+        let (name, fields) = ops.iter().next().unwrap();
         let shown: Vec<String> = fields
+            .as_object()
+            .unwrap()
             .iter()
-            .filter(|(name, value)| *name != "id" && *name != "op" && **value != false)
+            .filter(|(name, value)| *name != "id" && **value != false)
             .map(|(name, value)| match (name.as_str(), value) {
                 ("mode", value) => format!("mode={:o}", value.as_u64().unwrap()),
                 (_, serde_json::Value::String(text)) => format!("{name}={text:?}"),
                 _ => format!("{name}={value}"),
             })
             .collect();
-        format!("{} {}", fields["op"].as_str().unwrap(), shown.join(" "))
+        format!("{name} {}", shown.join(" "))
     };
     plan.mounts.iter().map(line).collect::<Vec<_>>().join("\n")
 }
