@@ -7,13 +7,13 @@ use crate::error::Error;
 struct Tool {
     subcommand: &'static str,
     package: &'static str,
-    /// Installed if none is there; an existing one is taken as it is.
+    /// Installed if none is there: this one is known to build with our toolchain. An existing one is taken as it is.
     version: &'static str,
 }
 
 const TOOLS: [Tool; 2] = [
-    Tool { subcommand: "nextest", package: "cargo-nextest", version: "0.9" },
-    Tool { subcommand: "deny", package: "cargo-deny", version: "0.20" },
+    Tool { subcommand: "nextest", package: "cargo-nextest", version: "0.9.143" },
+    Tool { subcommand: "deny", package: "cargo-deny", version: "0.20.2" },
 ];
 
 /// Installs the cargo subcommands that are missing, by cargo itself.
