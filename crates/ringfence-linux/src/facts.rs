@@ -35,7 +35,7 @@ pub(crate) fn gather() -> Result<LinuxFacts, DriverError> {
             .filter(|path| is_real_directory(path))
             .map(PathBuf::from)
             .collect(),
-        sockets: listening_sockets().map_err(io("read /proc/net/unix"))?,
+        sockets: reachable_sockets().map_err(io("read /proc/net/unix"))?,
         resolv_conf: fs::canonicalize("/etc/resolv.conf").ok().filter(|path| !path.starts_with("/etc")),
         hosts_file: fs::canonicalize("/etc/hosts").ok(),
         env: std::env::vars_os()
@@ -64,9 +64,9 @@ fn system_roots() -> Vec<RootEntry> {
         .collect()
 }
 
-/// Pathname sockets that somebody listens on (proc_net(5): flag `__SO_ACCEPTCON`), as canonical paths. A mount
-/// is no hindrance to connecting, not even a read-only one, so each of them has to be covered.
-fn listening_sockets() -> io::Result<Vec<PathBuf>> {
+/// Pathname sockets that can be connected or sent to, as canonical paths. A mount is no hindrance to that, not
+/// even a read-only one, so each of them has to be covered.
+fn reachable_sockets() -> io::Result<Vec<PathBuf>> {
     let table = match fs::read("/proc/net/unix") {
         // A kernel without Unix sockets.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -74,7 +74,7 @@ fn listening_sockets() -> io::Result<Vec<PathBuf>> {
     };
     let mut found = BTreeSet::new();
     for line in table.split(|&byte| byte == b'\n').skip(1) {
-        let Some(path) = listening_path(line) else { continue };
+        let Some(path) = reachable_path(line) else { continue };
         let Some((parent, name)) = path.parent().zip(path.file_name()) else { continue };
         // What the caller can't reach, the box can't either.
         if let Ok(parent) = fs::canonicalize(parent) {
@@ -91,14 +91,17 @@ fn is_socket(metadata: &fs::Metadata) -> bool {
     std::os::unix::fs::FileTypeExt::is_socket(&metadata.file_type())
 }
 
-/// The pathname of a listening socket's line: `Num RefCount Protocol Flags Type St Inode Path`.
-fn listening_path(line: &[u8]) -> Option<&Path> {
+/// The pathname of a line of `/proc/net/unix` (proc_net(5): `Num RefCount Protocol Flags Type St Inode Path`), if
+/// its socket listens (flag `__SO_ACCEPTCON`) or takes datagrams.
+fn reachable_path(line: &[u8]) -> Option<&Path> {
     const ACCEPTS: u32 = 0x10000;
+    const DATAGRAM: u32 = 2;
+    let hexadecimal = |field: &[u8]| u32::from_str_radix(std::str::from_utf8(field).ok()?, 16).ok();
     let mut fields = line.split(|&byte| byte == b' ').filter(|field| !field.is_empty());
-    let flags = fields.nth(3)?;
-    let flags = u32::from_str_radix(std::str::from_utf8(flags).ok()?, 16).ok()?;
+    let flags = hexadecimal(fields.nth(3)?)?;
+    let kind = hexadecimal(fields.next()?)?;
     let start = line.windows(2).position(|pair| pair == b" /")? + 1;
-    (flags & ACCEPTS != 0).then(|| Path::new(OsStr::from_bytes(&line[start..])))
+    (flags & ACCEPTS != 0 || kind == DATAGRAM).then(|| Path::new(OsStr::from_bytes(&line[start..])))
 }
 
 #[cfg(test)]
@@ -106,11 +109,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_listening_pathname_sockets_count() {
+    fn only_pathname_sockets_that_can_be_reached_count() {
         let line = b"0000000000000000: 00000002 00000000 00010000 0001 01 12345 /run/a socket";
-        assert_eq!(listening_path(line), Some(Path::new("/run/a socket")));
-        assert_eq!(listening_path(b"0: 00000002 00000000 00000000 0001 03 12 /run/x"), None);
-        assert_eq!(listening_path(b"0: 00000002 00000000 00010000 0001 01 12 @abstract"), None);
-        assert_eq!(listening_path(b"0: 00000002 00000000 00010000 0001 01 12"), None);
+        assert_eq!(reachable_path(line), Some(Path::new("/run/a socket")));
+        assert_eq!(reachable_path(b"0: 00000002 00000000 00000000 0001 03 12 /run/x"), None);
+        let datagram = b"0: 00000002 00000000 00000000 0002 01 12 /run/log";
+        assert_eq!(reachable_path(datagram), Some(Path::new("/run/log")));
+        assert_eq!(reachable_path(b"0: 00000002 00000000 00010000 0001 01 12 @abstract"), None);
+        assert_eq!(reachable_path(b"0: 00000002 00000000 00010000 0001 01 12"), None);
     }
 }

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
-use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdio};
+use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 
 use super::prepare::{Prepared, prepare};
 use crate::args::{RunArgs, ShellArgs};
@@ -21,6 +21,9 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
     let Some((program, rest)) = args.program.split_first() else { return Ok(Exit::Refused) };
     let mut command = prepared.command(&request, program.clone(), rest);
     command.stdio = stdio(args.json, request.tty);
+    if args.json && !io::stdin().is_terminal() {
+        command.stdin = Stdin::Stream(StdinStream::new(io::stdin()));
+    }
     let output = execute(&prepared, &request, command)?;
     if args.json {
         print_json(&RunReport::finished(Some(prepared.session.as_str()), &output))?;

@@ -175,10 +175,13 @@ impl Builder<'_> {
                     self.attach(&tree, at)
                 }
             },
-            MountOp::Mask { at, directory } => {
+            MountOp::Mask { at, directory, may_be_gone } => {
                 let cover =
                     self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
-                self.attach(&cover, at)
+                match open_at(&self.root, at, false) {
+                    Err(Errno::NOENT) if *may_be_gone => Ok(()),
+                    place => attach(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
+                }
             }
             MountOp::Cover { at, .. } => {
                 let cover = self.scratch.cover(&self.covers.to_string()).on(Step::Mounts, at)?;

@@ -19,7 +19,7 @@ pub struct LinuxFacts {
     pub system: Vec<RootEntry>,
     /// Which of `/tmp`, `/run`, `/dev/shm`, `/var/tmp`, `/sys`, `/proc` exist, as canonical paths.
     pub present: Vec<PathBuf>,
-    /// Canonical paths of listening pathname sockets (`/proc/net/unix`) that the caller can see.
+    /// Canonical paths of pathname sockets that can be connected or sent to (`/proc/net/unix`).
     pub sockets: Vec<PathBuf>,
     /// Where `/etc/resolv.conf` leads, if that is outside `/etc`.
     pub resolv_conf: Option<PathBuf>,

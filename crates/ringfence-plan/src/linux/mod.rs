@@ -144,6 +144,8 @@ pub enum MountOp {
         at: UnixPath,
         /// What is covered.
         directory: bool,
+        /// Whether the path may be gone by now: a socket that nobody listens on any more can't be reached.
+        may_be_gone: bool,
     },
     /// A file with this content covers the host's.
     Cover {

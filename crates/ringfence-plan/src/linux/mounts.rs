@@ -37,7 +37,7 @@ enum Rule {
     Write(Source),
     Cache { upper: UnixPath, work: UnixPath },
     Protected { symlink: bool, source: Source },
-    Deny { directory: bool },
+    Deny { directory: bool, may_be_gone: bool },
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -243,12 +243,13 @@ impl<'a> Mounts<'a> {
         let granted = |socket: &Path| policy.unix_sockets.iter().any(|path| path.path == socket);
         for socket in self.facts.sockets.iter().filter(|socket| !granted(socket)) {
             if !writes_everything(policy) {
-                self.rule(socket, Rule::Deny { directory: false });
+                self.rule(socket, Rule::Deny { directory: false, may_be_gone: true });
             }
         }
         for path in &policy.deny {
             if path.kind != PathKind::Missing {
-                self.rule(&path.path, Rule::Deny { directory: path.kind == PathKind::Directory });
+                let directory = path.kind == PathKind::Directory;
+                self.rule(&path.path, Rule::Deny { directory, may_be_gone: false });
             }
         }
         Ok(())
@@ -265,14 +266,15 @@ impl<'a> Mounts<'a> {
         Ok(())
     }
 
-    /// The strongest rule of a path stays.
+    /// The strongest rule of a path stays; of two denials, the one that must be there.
     fn rule(&mut self, path: &Path, rule: Rule) {
         let path = UnixPath::from(path);
         if path.depth() == 0 {
             return;
         }
         let known = self.rules.entry(path).or_insert_with(|| rule.clone());
-        if *known < rule {
+        let must_be_there = matches!(rule, Rule::Deny { may_be_gone: false, .. });
+        if *known < rule || must_be_there {
             *known = rule;
         }
     }
@@ -370,7 +372,7 @@ impl<'a> Mounts<'a> {
                         self.place_bind(at, source, Access::ReadOnly);
                     }
                 }
-                Rule::Deny { directory } => {
+                Rule::Deny { directory, may_be_gone } => {
                     if view == View::Private {
                         continue;
                     }
@@ -379,7 +381,7 @@ impl<'a> Mounts<'a> {
                         self.ops.push(MountOp::Tmpfs { at: at.clone(), mode: 0o111, size: DEV_SIZE });
                         self.seal.push(at.clone());
                     } else {
-                        self.ops.push(MountOp::Mask { at: at.clone(), directory });
+                        self.ops.push(MountOp::Mask { at: at.clone(), directory, may_be_gone });
                     }
                     self.views.insert(at, View::Private);
                 }

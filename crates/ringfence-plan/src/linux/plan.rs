@@ -68,7 +68,9 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
     if policy.max_processes.is_some() {
         return unsupported("a process limit", "cgroup limits are not built yet");
     }
-    let own = |path: &ResolvedPath| ["/dev", "/proc"].iter().any(|own| path.path.starts_with(own));
+    let own = |path: &ResolvedPath| {
+        ["/dev", "/proc"].iter().any(|own| path.path.starts_with(own)) && !path.path.starts_with("/dev/shm")
+    };
     if policy.deny.iter().chain(&policy.read).chain(&policy.write).any(own) {
         return unsupported("a rule on a path below /dev or /proc", "the box has its own");
     }

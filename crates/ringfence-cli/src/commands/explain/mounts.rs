@@ -110,7 +110,11 @@ mod tests {
             MountOp::MountPoint { at: "/dev/null".into() },
             node("/dev/null"),
             node("/dev/zero"),
-            MountOp::Mask { at: UnixPath::new(b"/home/u/.ssh\n".to_vec()), directory: true },
+            MountOp::Mask {
+                at: UnixPath::new(b"/home/u/.ssh\n".to_vec()),
+                directory: true,
+                may_be_gone: false,
+            },
             MountOp::Pin { at: "/w/.git".into(), id: None, symlink: false, read_only: false },
             MountOp::Pin { at: "/w/.git/hooks".into(), id: None, symlink: false, read_only: true },
             MountOp::Seal { at: "/dev".into() },
