@@ -7,6 +7,7 @@
 mod allowed;
 mod bad_input;
 mod cli;
+mod commands;
 mod deny;
 mod escapes;
 mod exit_codes;

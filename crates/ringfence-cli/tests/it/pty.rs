@@ -123,7 +123,7 @@ fn ctrl_z_stops_the_run_and_fg_goes_on() {
             terminal.send("echo $((40 + 2))\n");
             terminal.expect("42\r\n");
             terminal.send("fg\n");
-            terminal.expect("run bash");
+            terminal.expect("\"$@\"\r\n");
             terminal.send(&format!("{round}\n"));
             terminal.expect(&format!("got {round}"));
         }
@@ -222,9 +222,24 @@ fn a_program_whose_output_alone_is_the_terminal_cannot_change_it() {
         let before = terminal.modes();
         for redirect in ["stty -echo -icanon <&1 2>/dev/null", "stty -echo -icanon <&2 2>/dev/null"] {
             terminal.send(&format!("run bash -c '{redirect}; echo tried' </dev/null\n"));
-            terminal.expect("tried\r\n");
+            terminal.expect("tried");
+            terminal.expect("tried");
             terminal.expect("outside> ");
             assert_eq!(modes(&before), modes(&terminal.modes()), "{redirect}");
+        }
+        terminal.send("exit\n");
+        terminal.wait();
+    });
+}
+
+#[test]
+fn lines_end_alike_whatever_the_program_sets() {
+    as_each_caller(|fixture| {
+        let mut terminal = shell(fixture);
+        for script in ["true", "stty -echo <&1", "stty sane <&1"] {
+            terminal.send(&format!("run bash -c '{script}; echo so; echo it; echo ends' </dev/null\n"));
+            terminal.expect("so\r\nit\r\nends\r\n");
+            terminal.expect("outside> ");
         }
         terminal.send("exit\n");
         terminal.wait();

@@ -35,7 +35,7 @@ fn everyday_commands() {
             "git worktree add -q brief; git worktree remove brief; git worktree prune; git gc -q; git fsck",
         );
         works(fixture, "git rm -q file; git status --short; git restore --staged file; git checkout -q file");
-        assert!(git(fixture, &fixture.ws(), &["status", "--short"]).out().is_empty());
+        assert!(git(fixture, &fixture.ws(), &["status", "--short", "-uno"]).out().is_empty());
     });
 }
 

@@ -1,0 +1,158 @@
+//! The commands beside `run`: what they promise, apart from their exact words.
+
+use ringfence_testkit::{Fixture, Invocation, Terminal};
+use serde_json::Value;
+
+use crate::support::{as_each_caller, binaries, has_box};
+
+/// A fixture for whoever runs the tests.
+fn own_fixture() -> Fixture {
+    Fixture::new(binaries(), ringfence_testkit::Caller::all()[0])
+}
+
+#[test]
+fn usage_errors_have_the_commands_status() {
+    let fixture = own_fixture();
+    for (words, code) in [
+        (&["run", "--nonsense"][..], 125),
+        (&["shell", "--nonsense"], 125),
+        (&["explain", "--nonsense"], 125),
+        (&["doctor", "--nonsense"], 2),
+        (&["config", "nonsense"], 2),
+        (&["init", "--nonsense"], 2),
+        (&["completions", "nonsense"], 2),
+        (&["nonsense"], 2),
+        (&["--nonsense"], 2),
+    ] {
+        let finished = fixture.ringfence(words).finish().code_is(code);
+        assert_eq!(finished.out(), "", "{}", finished.report());
+        assert!(finished.err().contains("hint:"), "{}", finished.report());
+    }
+}
+
+#[test]
+fn explain_shows_and_does_not_run() {
+    as_each_caller(|fixture| {
+        fixture.write("ws/secret", "x");
+        let explain = |flags: &[&str], program: &str| {
+            let run = fixture.ringfence(["explain", "--workspace"]).arg(fixture.ws()).args(flags);
+            run.args(["--", "touch", program])
+        };
+        let text = explain(&["--deny", "secret"], "ran").finish().code_is(0).out();
+        for word in ["workspace-write", "secret", "Landlock", "io_uring_setup", "loopback"] {
+            assert!(text.contains(word), "{word}: {text}");
+        }
+        let value = explain(&["--json", "--mode", "strict"], "ran").finish().code_is(0).json();
+        assert_eq!((&value["target"], &value["backend"]), (&"linux".into(), &"linux/native".into()));
+        for part in ["policy", "plan"] {
+            assert!(value[part].is_object(), "{part}: {value}");
+        }
+        assert!(value["layers"].as_array().is_some_and(|layers| layers.len() > 8), "{value}");
+        assert!(!fixture.exists("ws/ran"));
+        // What a run would refuse, explain refuses.
+        explain(&["--write", "/"], "ran").finish().code_is(125);
+    });
+}
+
+#[test]
+fn doctor_says_what_works_and_what_does_not() {
+    as_each_caller(|fixture| {
+        let value = fixture.ringfence(["doctor", "--json"]).finish().code_is(0).json();
+        let native = &value["backends"][0];
+        assert_eq!((&native["name"], &native["usable"]), (&"native".into(), &true.into()), "{value}");
+        assert_eq!(value["default"], "native", "{value}");
+        for layer in value["layers"].as_array().expect("layers") {
+            for part in ["name", "status"] {
+                assert!(layer[part].is_string(), "{part}: {layer}");
+            }
+        }
+        // In a box there are no user namespaces to be had.
+        let words = ["--read", "{ringfence}", "--env", "RINGFENCE_HOME=/tmp/state"];
+        let finished = fixture.inside(&words, &["{ringfence}", "doctor", "--json"]).finish().code_is(1);
+        let value: Value = finished.json();
+        let native = &value["backends"][0];
+        assert_eq!(native["usable"], false, "{value}");
+        assert!(native["why"].is_string() && native["fix"].is_string(), "{value}");
+        let finished = fixture.inside(&words, &["{ringfence}", "doctor"]).finish().code_is(1);
+        assert!(!finished.out().is_empty(), "{}", finished.report());
+    });
+}
+
+#[test]
+fn init_writes_a_configuration_that_is_valid() {
+    as_each_caller(|fixture| {
+        fixture.ringfence(["init"]).finish().code_is(0);
+        let text = fixture.read("state/config.toml");
+        assert!(text.contains("[sandbox]") && text.contains('#'), "{text}");
+        fixture.ringfence(["config", "check"]).finish().code_is(0);
+        fixture.inside(&[], &["true"]).finish().code_is(0);
+        // Every key as shown, with its comment sign removed, is one that is known.
+        let keys: String = text
+            .lines()
+            .map(|line| {
+                line.strip_prefix("# ")
+                    .filter(|rest| rest.contains(" = ") || rest.starts_with('['))
+                    .unwrap_or(line)
+            })
+            .fold(String::new(), |text, line| text + line + "\n");
+        fixture.write("state/config.toml", &keys);
+        let finished = fixture.ringfence(["config", "check"]).finish();
+        assert_eq!(finished.code, Some(0), "{}\n{keys}", finished.report());
+        // An existing one is kept.
+        fixture.write("state/config.toml", "# mine\n");
+        let finished = fixture.ringfence(["init"]).finish();
+        assert!(finished.code != Some(0) && finished.err().contains("hint:"), "{}", finished.report());
+        assert_eq!(fixture.read("state/config.toml"), "# mine\n");
+    });
+}
+
+#[test]
+fn a_closed_reader_of_our_own_output_is_no_panic() {
+    let fixture = own_fixture();
+    for words in ["man", "completions bash", "--help", "doctor"] {
+        let finished = fixture.shell_outside(&format!("$RINGFENCE {words} | true; sleep 0.1")).finish();
+        assert!(!finished.err().contains("panicked"), "{}", finished.report());
+        let finished = fixture.shell_outside(&format!("$RINGFENCE {words} >/dev/full")).finish();
+        assert!(!finished.err().contains("panicked"), "{}", finished.report());
+    }
+}
+
+#[test]
+fn what_was_refused_is_said_on_a_terminal_after_the_programs_output() {
+    as_each_caller(|fixture| {
+        let script = "echo out; echo new >.envrc";
+        let on_terminal = |flags: &[&str]| {
+            let run = fixture.shell_inside(flags, script);
+            let (status, text) = Terminal::start(binaries(), fixture.caller(), run, 24, 200).wait();
+            assert_eq!(status.code(), Some(0), "{text}");
+            text
+        };
+        let text = on_terminal(&[]);
+        assert!(text.starts_with("out\r\n") && text.contains(".envrc"), "{text}");
+        std::fs::remove_file(fixture.ws().join(".envrc")).expect("rm");
+        assert_eq!(on_terminal(&["--quiet"]), "out\r\n");
+        // Where nobody reads it, nothing is added to the program's own output.
+        std::fs::remove_file(fixture.ws().join(".envrc")).expect("rm");
+        let finished = fixture.shell_inside(&[], script).finish().code_is(0);
+        assert_eq!((finished.out().as_str(), finished.err().as_str()), ("out\n", ""));
+    });
+}
+
+#[test]
+fn colour_is_for_terminals_that_want_it() {
+    if !has_box() {
+        return;
+    }
+    let fixture = own_fixture();
+    let on_terminal = |wrap: fn(Invocation) -> Invocation| {
+        let run = wrap(fixture.ringfence(["run", "--workspace", "/missing", "--", "true"]));
+        let (status, text) = Terminal::start(binaries(), fixture.caller(), run, 24, 80).wait();
+        assert_eq!(status.code(), Some(125), "{text}");
+        text.contains('\u{1b}')
+    };
+    assert!(on_terminal(|run| run));
+    assert!(!on_terminal(|run| run.env("NO_COLOR", "1")));
+    assert!(!on_terminal(|run| run.env("TERM", "dumb")));
+    let finished = fixture.ringfence(["run", "--workspace", "/missing", "--", "true"]).finish().code_is(125);
+    assert!(!finished.err().contains('\u{1b}'));
+}
