@@ -29,8 +29,7 @@ mod streams;
 mod terminal;
 
 pub(crate) use caller::Caller;
-pub(crate) use capture::Captured;
 pub(crate) use clock::Clock;
 pub(crate) use poll::PollSet;
 pub(crate) use signals::{Delivery, Signals};
-pub(crate) use streams::{ChildFd, ChildStdio, Finished, Flow, Source, StreamError, Streams};
+pub(crate) use streams::{ChildFd, ChildStdio, Flow, Source, StreamError, Streams};

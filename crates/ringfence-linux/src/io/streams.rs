@@ -1,5 +1,5 @@
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use ringfence_types::{Stdin, StdinStream, Stdio};
 use rustix::event::PollFlags;

@@ -251,7 +251,7 @@ fn a_person_who_stops_reading_stops_the_program_and_loses_nothing() {
     set_modes(&rig.program, Termios::make_raw);
     ioctl_fionbio(&rig.program, true).unwrap();
     // Until nothing moves any more: terminals and buffers are full.
-    let mut written = Vec::new();
+    let mut written: Vec<u8> = Vec::new();
     let mut idle = 0;
     while idle < 20 {
         let chunk: Vec<u8> =

@@ -1,7 +1,9 @@
 use std::fs::File;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio as Io};
+use std::time::{Duration, Instant};
 
 use ringfence_types::{Stdin, Stdio};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, getpid, kill_process, setsid, waitpid};
@@ -113,22 +115,29 @@ fn shell() {
     let mut job = Job::start();
     // In the background it doesn't touch the terminal; when the box reads, it stops as any other job does.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TTIN.as_raw()));
+    job.wait_for_members("TT");
     assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
 
     tcsetwinsize(terminal, Winsize { ws_row: 7, ws_col: 8, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     job.continue_in_foreground();
     // Ctrl-Z in the box.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TSTP.as_raw()));
+    job.wait_for_members("TT");
     assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
 
     take_foreground(getpgrp());
     job.go_on();
     // It went on in the background until the box configured its terminal.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TTOU.as_raw()));
+    job.wait_for_members("TT");
     assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
 
     job.continue_in_foreground();
     assert_eq!(job.wait().stopping_signal(), Some(Signal::STOP.as_raw()));
+    job.continue_in_foreground();
+    // Sent by the job to itself.
+    assert_eq!(job.wait().stopping_signal(), Some(Signal::TSTP.as_raw()));
+    job.wait_for_members("ST");
     job.continue_in_foreground();
     assert_eq!(job.wait().exit_status(), Some(0));
     assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
@@ -157,6 +166,31 @@ impl Job {
         waitpid(Some(self.group()), WaitOptions::UNTRACED).unwrap().unwrap().1
     }
 
+    /// Waits until the states (proc_pid_stat(5)) of the job's processes are these, in order of the alphabet.
+    fn wait_for_members(&self, states: &str) {
+        let start = Instant::now();
+        while self.member_states() != states {
+            assert!(start.elapsed() < Duration::from_secs(60), "{}", self.member_states());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn member_states(&self) -> String {
+        let processes = std::fs::read_dir("/proc").unwrap().map(|entry| entry.unwrap().path().join("stat"));
+        let mut states: Vec<char> = processes.filter_map(|stat| self.member_state(&stat)).collect();
+        states.sort_unstable();
+        states.into_iter().collect()
+    }
+
+    /// `None` if this is no process of the job.
+    fn member_state(&self, stat: &Path) -> Option<char> {
+        let stat = std::fs::read_to_string(stat).ok()?;
+        // The fields after the name are state, parent, process group.
+        let mut fields = stat[stat.rfind(')')? + 1..].split_whitespace();
+        let state = fields.next()?.chars().next()?;
+        (fields.nth(1)? == self.group().as_raw_pid().to_string()).then_some(state)
+    }
+
     fn go_on(&self) {
         rustix::process::kill_process_group(self.group(), Signal::CONT).unwrap();
     }
@@ -172,6 +206,27 @@ fn take_foreground(group: Pid) {
     tcsetpgrp(rustix::stdio::stdin(), group).unwrap();
 }
 
+/// Another process of the supervisor's job, as in a pipeline.
+struct Member(Child);
+
+impl Member {
+    fn start() -> Self {
+        // It inherits the mask of the thread that starts it.
+        let start = || {
+            sys::set_signal_mask(0).unwrap();
+            Command::new("sleep").arg("600").stdin(Io::null()).spawn().unwrap()
+        };
+        Self(std::thread::spawn(start).join().unwrap())
+    }
+}
+
+impl Drop for Member {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
 /// A supervisor as the shell's job. Each call of `job_stopped` is one report of the box.
 #[test]
 #[ignore = "a process of its own, started by another test"]
@@ -183,6 +238,7 @@ fn job() {
     let (mut streams, _child) = Streams::new(Stdio::Inherit, Stdin::Null, 0, caller).unwrap();
     let (master, program) = open_pair();
     let program = File::from(program);
+    let _member = Member::start();
     assert!(!streams.attach_pty(master.into()).unwrap(), "started in the background");
     assert!(!raw());
 
@@ -200,6 +256,14 @@ fn job() {
 
     assert!(streams.job_stopped(Signal::STOP, &mut signals).unwrap(), "continued in the foreground");
     assert!(raw());
-    assert_eq!(signals.next(), None, "the signals of its own stops are no events");
+    // Those of the member's stops are.
+    let next =
+        |signals: &mut Signals| std::iter::from_fn(|| signals.next()).find(|next| *next != Signal::CHILD);
+    assert_eq!(next(&mut signals), None, "the signals of its own stops are no events");
+
+    // Someone sends this process the signal, and perhaps the others of the job; it is not its task to do that.
+    kill_process(getpid(), Signal::TSTP).unwrap();
+    assert_eq!(next(&mut signals), Some(Signal::TSTP));
+    assert!(streams.job_stopped(Signal::TSTP, &mut signals).unwrap(), "continued in the foreground");
     streams.finish();
 }

@@ -1,5 +1,6 @@
 use std::fs::File;
 use std::io::{Read, Seek, Write};
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::event::Timespec;
@@ -224,6 +225,12 @@ fn sockets_are_relayed_both_ways_and_keep_the_order_of_output() {
 
 #[test]
 fn a_socket_that_is_closed_is_a_broken_pipe_inside() {
+    write_to_a_closed_socket(|mut stdout| {
+        assert_eq!(stdout.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    });
+}
+
+fn write_to_a_closed_socket(check: impl FnOnce(File)) {
     let (output, peer) =
         socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None).unwrap();
     let nobody = nobody();
@@ -233,5 +240,30 @@ fn a_socket_that_is_closed_is_a_broken_pipe_inside() {
     drop(peer);
     stdout.write_all(b"into the void").unwrap();
     turn_until(&mut streams, Streams::is_done);
-    assert_eq!(stdout.write(b"x").unwrap_err().kind(), io::ErrorKind::BrokenPipe);
+    check(stdout);
+}
+
+/// The Rust runtime ignores SIGPIPE, other hosts don't.
+#[test]
+fn a_host_that_dies_of_sigpipe_survives() {
+    let test = concat!(module_path!(), "::with_sigpipe");
+    let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+    command.args(["--exact", test.split_once("::").unwrap().1, "--ignored", "--nocapture"]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("1 passed"));
+}
+
+#[test]
+#[ignore = "a process of its own, started by another test"]
+fn with_sigpipe() {
+    crate::sys::default_sigpipe();
+    a_program_that_ignores_its_input_is_no_error();
+    write_to_a_closed_socket(drop);
+    let endless = StdinStream::new(std::io::repeat(b'x'));
+    let (mut streams, child) = capture(Stdin::Stream(endless), 100);
+    drop(child);
+    turn_until(&mut streams, Streams::is_done);
+    // The thread that feeds the input meets the broken pipe at some time; give it that.
+    std::thread::sleep(Duration::from_millis(200));
 }
