@@ -22,7 +22,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) setup: SetupArgs,
 
-    /// Capture the output and print one JSON object on standard output
+    /// Capture the output and print one JSON object; standard input passes unless it is a terminal
     #[arg(long, help_heading = "Output", conflicts_with = "tty")]
     pub(crate) json: bool,
 

@@ -118,7 +118,8 @@ fn help() {
     Output:
           --quiet    Say nothing but errors
           --verbose  Say what was enforced
-          --json     Capture the output and print one JSON object on standard output
+          --json     Capture the output and print one JSON object; standard input passes unless it is a
+                     terminal
 
     Program:
       <PROGRAM>...  The program and its arguments
