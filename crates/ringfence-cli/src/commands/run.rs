@@ -38,7 +38,7 @@ pub(crate) fn shell(args: &ShellArgs) -> Result<Exit, CliError> {
     let mut command = prepared.command(&request, shell.program.clone(), &shell.args);
     command.env.extend(shell.env);
     command.stdio = stdio(false, request.tty);
-    if !request.quiet {
+    if !request.quiet && io::stderr().is_terminal() {
         print_note("ringfence: this shell is inside the box; leave it with `exit`\n");
     }
     execute(&prepared, &request, command).map(|output| exit(&output))
@@ -63,15 +63,22 @@ fn execute(
         print_note(&summary(prepared));
     }
     let result = prepared.sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run));
-    let output =
-        result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
-    if request.verbose {
-        print_note(&layer_lines(output.layers.iter()));
+    let result = result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source });
+    let layers = match &result {
+        Ok(output) => Some(&output.layers),
+        Err(error) => error.layers(),
+    };
+    if let Some(layers) = layers.filter(|_| request.verbose) {
+        print_note(&layer_lines(layers.iter()));
     }
-    if !captured && !request.quiet && io::stderr().is_terminal() {
+    if let Ok(output) = &result
+        && !captured
+        && !request.quiet
+        && io::stderr().is_terminal()
+    {
         print_note(&denial_lines(&output.denials));
     }
-    Ok(output)
+    result
 }
 
 /// What is about to be run, in one line.

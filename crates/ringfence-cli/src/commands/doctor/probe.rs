@@ -37,11 +37,19 @@ struct Report {
     error: Option<Failure>,
 }
 
-/// Runs `true` in the default box, in an empty workspace, by way of `ringfence` (this very binary).
+/// Runs `true` in the default box, in an empty workspace, by way of `ringfence` (this very binary). A trial that
+/// takes too long gets a second chance: the host may just be busy.
 pub(super) fn default_run(ringfence: &Path, workspace: &Path) -> Outcome {
-    let mut command = Command::new(ringfence);
-    command.args(["run", "--json", "--ask", "never", "--workspace"]).arg(workspace).args(["--", "true"]);
-    match answer(command) {
+    let trial = || {
+        let mut command = Command::new(ringfence);
+        command.args(["run", "--json", "--ask", "never", "--workspace"]).arg(workspace).args(["--", "true"]);
+        answer(command)
+    };
+    let answer = match trial() {
+        Err(error) if error.kind() == io::ErrorKind::TimedOut => trial(),
+        answer => answer,
+    };
+    match answer {
         Ok(stdout) => understand(&stdout),
         Err(error) => failed(error.to_string()),
     }
@@ -76,7 +84,10 @@ fn answer(mut command: Command) -> io::Result<Vec<u8>> {
     // Ends a process that took too long, and reaps either.
     let _ = child.kill();
     child.wait()?;
-    answer.unwrap_or_else(|_| Err(io::Error::other(format!("no answer within {} ms", LIMIT.as_millis()))))
+    answer.unwrap_or_else(|_| {
+        let text = format!("no answer within {} ms", LIMIT.as_millis());
+        Err(io::Error::new(io::ErrorKind::TimedOut, text))
+    })
 }
 
 #[cfg(test)]
