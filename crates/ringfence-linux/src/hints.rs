@@ -25,6 +25,9 @@ pub(crate) fn of(fault: &Fault) -> Option<String> {
         (Step::Mounts | Step::Limits, Errno::ACCESS) => {
             "the user that the command runs as can't reach this path; root runs it as the workspace's owner"
         }
+        (Step::Caps, Errno::ACCESS) => {
+            "root runs the command without its privileges; make the folder writable for its owner, or use --mode read-only"
+        }
         (Step::Mounts, Errno::NOENT) => "the path vanished while the box was set up; run the command again",
         (Step::Mounts, Errno::NOSYS) => "this kernel is too old for the mount calls (Linux 5.12 has them)",
         (Step::Mounts | Step::Proc, Errno::PERM) => {

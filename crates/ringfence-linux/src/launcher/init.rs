@@ -100,14 +100,14 @@ fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> S
     } else {
         for (path, text) in [
             ("/proc/self/setgroups", "deny".to_owned()),
-            ("/proc/self/uid_map", format!("{0} {0} 1", identity.uid)),
-            ("/proc/self/gid_map", format!("{0} {0} 1", identity.gid)),
+            ("/proc/self/uid_map", format!("{} {} 1", identity.seen_uid, identity.uid)),
+            ("/proc/self/gid_map", format!("{} {} 1", identity.seen_gid, identity.gid)),
         ] {
             fs::write(path, text).map_err(errno).on(Step::Idmap, path)?;
         }
     }
     let extra = rustix::process::getgroups().map(|groups| groups.len()).unwrap_or(0);
-    let own = rustix::process::geteuid().as_raw() == identity.uid;
+    let own = rustix::process::geteuid().as_raw() == identity.seen_uid;
     let status = if own { LayerStatus::Enforced } else { LayerStatus::Missing };
     let detail = match extra {
         0 => format!("uid {}, gid {}", identity.uid, identity.gid),

@@ -132,8 +132,8 @@ fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
     let identity = request.plan.identity;
     for (file, text) in [
         ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{0} {0} 1", identity.uid)),
-        ("gid_map", format!("{0} {0} 1", identity.gid)),
+        ("uid_map", format!("{} {} 1", identity.seen_uid, identity.uid)),
+        ("gid_map", format!("{} {} 1", identity.seen_gid, identity.gid)),
     ] {
         let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
         fs::write(&path, text).map_err(errno).on(Step::Idmap, path)?;

@@ -6,12 +6,12 @@ use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
 
 use landlock::{
-    ABI, Access, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr, RulesetCreatedAttr,
-    RulesetError, RulesetStatus, Scope,
+    ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
+    RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use ringfence_plan::linux::{LandlockAccess, LandlockPlan, seccomp};
 use ringfence_types::{LayerName, LayerReport, LayerStatus, Step, UnixPath};
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -38,6 +38,7 @@ pub(super) fn run(
 
     request.fault_point(Step::Caps)?;
     drop_capabilities(reporter)?;
+    check_workspace(request)?;
 
     request.fault_point(Step::Landlock)?;
     restrict_files(request, reporter)?;
@@ -130,6 +131,20 @@ fn drop_capabilities(reporter: &mut Reporter) -> StepResult<()> {
         return Err(Errno::PERM).on(Step::Caps, "capability sets");
     }
     reporter.layer(LayerName::Caps, LayerStatus::Enforced, "none held, none to be gained");
+    Ok(())
+}
+
+/// Root without capabilities obeys mode bits: a workspace that it can't write would fail in odd ways later.
+fn check_workspace(request: &Request) -> StepResult<()> {
+    if request.plan.identity.uid != 0 {
+        return Ok(());
+    }
+    for root in &request.plan.writable {
+        let written = rustix::fs::access(root.as_bytes(), Access::WRITE_OK);
+        if let Err(error @ Errno::ACCESS) = written {
+            return Err(error).on(Step::Caps, root);
+        }
+    }
     Ok(())
 }
 
@@ -231,7 +246,11 @@ fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
     install(&request.plan.seccomp).at(Step::Seccomp)?;
     let rows = request.plan.seccomp.rows().len();
     let nested = if request.plan.nested_userns { ", nested namespaces allowed" } else { "" };
-    reporter.layer(LayerName::Seccomp, LayerStatus::Enforced, format!("{rows} rows{nested}"));
+    let i386 = match request.plan.seccomp.filter() {
+        seccomp::Filter::Command(policy) if policy.allow_i386 => ", i386 programs allowed",
+        _ => "",
+    };
+    reporter.layer(LayerName::Seccomp, LayerStatus::Enforced, format!("{rows} rows{nested}{i386}"));
     let (status, detail) = match request.plan.socket_gate {
         seccomp::SocketGate::UnixOnly => (LayerStatus::Enforced, "Unix sockets only"),
         seccomp::SocketGate::LoopbackOnly => (LayerStatus::Enforced, "the box's own loopback"),
@@ -283,6 +302,7 @@ fn exec(request: &Request) -> Fault {
         let Ok(path) = CString::new(candidate.clone()) else { return fail(Errno::INVAL, FaultKind::Failed) };
         match sys::execve(&path, &argv, &env) {
             Errno::NOENT | Errno::NOTDIR if !exists(&candidate) => {}
+            Errno::NOEXEC if !is_text(&candidate) => return fail(Errno::NOEXEC, FaultKind::NotExecutable),
             Errno::NOEXEC => {
                 let mut script = vec![c"sh".to_owned(), path];
                 script.extend(argv.iter().skip(1).cloned());
@@ -306,6 +326,14 @@ fn kind(error: Errno) -> FaultKind {
 /// A script whose interpreter is missing exists all the same.
 fn exists(path: &[u8]) -> bool {
     rustix::fs::lstat(path).is_ok()
+}
+
+/// Whether a file that is no program may be a script without `#!`: shells ask whether its start has no NUL.
+fn is_text(path: &[u8]) -> bool {
+    let mut start = [0; 128];
+    let read = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .and_then(|file| rustix::io::read(&file, &mut start[..]));
+    read.is_ok_and(|read| !start[..read].contains(&0) && !start.starts_with(b"\x7fELF"))
 }
 
 fn candidates(program: &[u8], env: &[UnixPath]) -> Vec<Vec<u8>> {

@@ -53,13 +53,18 @@ pub struct LinuxPlan {
 /// One name or value of the environment, as bytes.
 pub type EnvBytes = UnixPath;
 
-/// Who the command runs as. Ids inside the user namespace equal those outside.
+/// Who the command runs as.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
     /// User id of the command.
     pub uid: u32,
     /// Group id of the command.
     pub gid: u32,
+    /// User id that the command sees: the same, but for a root that may nest. A namespace below one without
+    /// capabilities can't map uid 0 (user_namespaces(7), `CAP_SETFCAP`), so there root is seen as another.
+    pub seen_uid: u32,
+    /// Group id that the command sees.
+    pub seen_gid: u32,
     /// Whether the caller is root and becomes the workspace's owner.
     pub switch: bool,
 }

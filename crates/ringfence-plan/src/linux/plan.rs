@@ -12,6 +12,9 @@ const ENV_ALLOWED: [&str; 10] =
 /// Searched when the host has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
+/// What a root that may nest is seen as inside.
+const NESTING_ROOT: u32 = 1000;
+
 /// Where tools keep a cache that the host has no directory for.
 const PRIVATE_CACHES: &str = "/tmp/.ringfence-cache";
 
@@ -79,12 +82,13 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
 
 /// Root becomes the workspace's owner, so that what the command creates belongs to whom it should.
 fn identity(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Identity {
-    match policy.workspace_owner {
-        Some(owner) if facts.uid == 0 && owner.uid != 0 => {
-            Identity { uid: owner.uid, gid: owner.gid, switch: true }
-        }
-        _ => Identity { uid: facts.uid, gid: facts.gid, switch: false },
-    }
+    let (uid, gid, switch) = match policy.workspace_owner {
+        Some(owner) if facts.uid == 0 && owner.uid != 0 => (owner.uid, owner.gid, true),
+        _ => (facts.uid, facts.gid, false),
+    };
+    let nests_as_root = uid == 0 && policy.linux.nested_userns;
+    let (seen_uid, seen_gid) = if nests_as_root { (NESTING_ROOT, NESTING_ROOT) } else { (uid, gid) };
+    Identity { uid, gid, seen_uid, seen_gid, switch }
 }
 
 fn host_environment(
@@ -109,7 +113,7 @@ fn host_environment(
     if let Some(home) = &policy.private_home {
         set("HOME", home.as_path().into());
     }
-    if identity.uid == 0 {
+    if identity.seen_uid == 0 {
         // Without CAP_CHOWN, extracting an archive as uid 0 would fail on each file of another owner.
         set("TAR_OPTIONS", "--no-same-owner".into());
     }
