@@ -151,6 +151,12 @@ impl Fixture {
         fs::symlink_metadata(self.root().join(path)).is_ok()
     }
 
+    /// Lifts the time limit of the search for protected paths, which a busy machine would exceed: what is missed
+    /// is then found at the end instead.
+    pub fn search_patiently(&self) {
+        self.write("state/config.toml", "[sandbox.protected]\nsearch_ms = 10000\n");
+    }
+
     /// Replaces `{ws}`, `{home}`, `{host}`, `{state}`, `{root}`, `{probe}` and `{ringfence}`.
     pub fn expand(&self, text: &str) -> String {
         let names = [

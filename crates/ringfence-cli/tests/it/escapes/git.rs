@@ -10,6 +10,7 @@ const PROTECTED: Closed = Closed::Errno(&[EROFS, EACCES, EBUSY, EXDEV, EPERM]);
 
 /// A repository with everything that page 1.6 names, a nested one and a linked worktree.
 fn repository(fixture: &Fixture) -> Setup {
+    fixture.search_patiently();
     let ws = fixture.ws();
     git(fixture, &ws, &["init", "-q"]);
     fixture.write("ws/file", "1");

@@ -16,6 +16,7 @@ fn repository(fixture: &Fixture) {
 
 /// A repository with one commit at a folder of the fixture.
 fn repository_at(fixture: &Fixture, folder: &str) {
+    fixture.search_patiently();
     let dir = fixture.mkdir(folder);
     git(fixture, &dir, &["init", "-q"]);
     fixture.write(format!("{folder}/file"), "one\n");
