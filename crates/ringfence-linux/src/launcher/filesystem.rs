@@ -252,9 +252,16 @@ impl Builder<'_> {
         let place = open_at(&self.root, at, false).on(Step::Proc, at)?;
         attach(&proc, &place).on(Step::Proc, at)?;
         if !self.request.plan.nested_userns {
-            // A capability that the box won't have later; the file belongs to the user namespace of its writer.
-            let path = "/proc/sys/user/max_user_namespaces";
-            fs::write(path, "0").map_err(errno).on(Step::Proc, path)?;
+            // After the capabilities are gone this can't be written; it belongs to the writer's user namespace.
+            let name = "sys/user/max_user_namespaces";
+            match (write_in(&proc, name, b"0"), fresh) {
+                (Ok(()), _) => {}
+                (Err(error), true) => return Err(error).on(Step::Proc, at.join(name)),
+                (Err(_), false) => {
+                    let detail = "further user namespaces are refused by seccomp alone";
+                    reporter.layer(LayerName::UserNs, LayerStatus::Enforced, detail);
+                }
+            }
         }
         for name in PROC_READ_ONLY.into_iter().filter(|_| fresh) {
             let Some(tree) = present(open_tree(&proc, name, clone_flags())).on(Step::Proc, at.join(name))?
@@ -274,6 +281,11 @@ impl Builder<'_> {
         }
         Ok(())
     }
+}
+
+fn write_in(directory: &OwnedFd, name: &str, content: &[u8]) -> Result<(), Errno> {
+    let file = openat(directory, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+    rustix::io::write(&file, content).map(drop)
 }
 
 /// What a kernel doesn't have needs no cover.
