@@ -1,10 +1,12 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ringfence_types::{ResolvedPolicy, SandboxCapabilities, SandboxCommand};
+use ringfence_types::{
+    PathKind, ResolvedPath, ResolvedPolicy, SandboxCapabilities, SandboxCommand, WorkspaceAccess,
+};
 
 use crate::cwd::{self, CwdError};
-use crate::protected::{self, ProtectedError};
+use crate::protected::{self, ProtectedError, SearchReport, Snapshot, WatchList};
 use crate::resolve::{Host, Pins, Resolution, ResolveError};
 use crate::sessions::{SessionError, SessionWorkspace};
 
@@ -22,7 +24,10 @@ pub struct BoundCommand {
 pub(crate) struct Resolved {
     pub(crate) policy: ResolvedPolicy,
     pub(crate) pins: Pins,
-    pub(crate) search: protected::Search,
+    pub(crate) watch: WatchList,
+    /// For the look after the run; `None` if the whole disk is writable.
+    pub(crate) snapshot: Option<Arc<Snapshot>>,
+    report: Option<SearchReport>,
 }
 
 /// Why a command could not be bound.
@@ -71,12 +76,33 @@ impl Resolved {
             let seconds = timeout.as_secs().saturating_add(u64::from(timeout.subsec_nanos() > 0));
             policy.timeout_secs = Some(seconds);
         }
-        let search = protected::search(settings, &host.home, &policy)?;
-        policy.protected.read_only.extend_from_slice(&search.protected.read_only);
-        policy.protected.pins.extend_from_slice(&search.protected.pins);
-        policy.protected.incomplete.clone_from(&search.protected.incomplete);
-        cwd::check_protected(&policy.workspace, &policy.cwd, &policy.protected)?;
-        Ok(Self { policy, pins, search })
+        let mut resolved = Self { policy, pins, watch: WatchList::default(), snapshot: None, report: None };
+        resolved.search(settings, &host.state)?;
+        cwd::check_protected(&resolved.policy.workspace, &resolved.policy.cwd, &resolved.policy.protected)?;
+        Ok(resolved)
+    }
+
+    /// Finds what the box may not plant below the writable roots.
+    fn search(&mut self, settings: &protected::Settings, state: &Path) -> Result<(), ProtectedError> {
+        let own = &mut self.policy.protected;
+        if self.policy.write.iter().any(|path| path.path.parent().is_none()) {
+            own.incomplete = Some(String::from("the whole disk is writable"));
+            return Ok(());
+        }
+        let there = |path: &&ResolvedPath| path.kind != PathKind::Missing;
+        let mut roots: Vec<PathBuf> =
+            self.policy.write.iter().filter(there).map(|path| path.path.clone()).collect();
+        if self.policy.workspace_access == WorkspaceAccess::Write {
+            roots.push(self.policy.workspace.path.clone());
+        }
+        let found = protected::search(&roots, &self.policy.deny, settings, Some(state))?;
+        own.read_only.extend(found.protected.read_only);
+        own.pins.extend(found.protected.pins);
+        own.incomplete = found.protected.incomplete;
+        self.watch = found.watch;
+        self.snapshot = Some(Arc::new(found.snapshot));
+        self.report = Some(found.report);
+        Ok(())
     }
 }
 
@@ -104,6 +130,11 @@ impl BoundCommand {
     /// What it would get: the request on canonical paths, with the denials and limits that it inherits.
     pub fn policy(&self) -> &ResolvedPolicy {
         &self.resolved.policy
+    }
+
+    /// How thorough the search for protected paths was; `None` if there was none.
+    pub fn search_report(&self) -> Option<&SearchReport> {
+        self.resolved.report.as_ref()
     }
 
     /// Puts what holds now in the place of what held when the command was bound.

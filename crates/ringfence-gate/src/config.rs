@@ -29,7 +29,8 @@ pub struct GateConfig {
     pub required: Vec<LayerName>,
     /// What the box may not plant, and how long the search for it may take.
     pub protected: protected::Settings,
-    /// How long a session may be idle before it is dropped from memory.
+    /// How long a session may be idle before whoever drives the gate drops it from memory
+    /// ([`SessionStore::evict_idle`](crate::SessionStore::evict_idle)).
     pub idle: Duration,
 }
 

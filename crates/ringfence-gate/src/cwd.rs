@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use ringfence_types::{PathKind, Protected, ResolvedPath};
 use rustix::fs::{Mode, OFlags};
 
+use crate::protected;
 use crate::resolve::{Resolver, open_path};
 
 /// Why a working directory was refused.
@@ -58,15 +59,12 @@ pub(crate) fn check_protected(
     cwd: &ResolvedPath,
     protected: &Protected,
 ) -> Result<(), CwdError> {
-    let below = cwd.path.strip_prefix(&root.path).unwrap_or(&cwd.path);
-    let git = below.ancestors().find(|path| path.file_name().is_some_and(|name| name == ".git"));
-    let git = git.map(|path| root.path.join(path));
     let read_only = || {
         let directories = protected.read_only.iter().filter(|path| path.kind == PathKind::Directory);
         let mut directories = directories.map(|path| &path.path).filter(|path| **path != root.path);
         directories.find(|path| cwd.path.starts_with(path)).cloned()
     };
-    match git.or_else(read_only) {
+    match protected::enclosing_git_dir(&root.path, &cwd.path).or_else(read_only) {
         Some(protected) => Err(CwdError::Protected { cwd: cwd.path.clone(), protected }),
         None => Ok(()),
     }

@@ -11,8 +11,9 @@ use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::config::GateConfig;
 use crate::driver::RunLimits;
 use crate::permit::{Decision, Permit, PermitError};
+use crate::protected::{self, QuarantineError, Quarantined};
 use crate::resolve::Host;
-use crate::sessions::{Grant, SessionStore};
+use crate::sessions::SessionStore;
 
 /// Stages 2 and 3 for all sessions of one host.
 #[derive(Debug)]
@@ -21,6 +22,7 @@ pub struct Gate {
     host: Arc<Host>,
     sessions: SessionStore,
     approval: ApprovalGate,
+    recovered: Vec<Quarantined>,
 }
 
 /// Why there is no gate.
@@ -34,32 +36,35 @@ pub enum GateError {
         /// The system's answer.
         source: io::Error,
     },
+    /// What a run that crashed had begun to move away can't be looked at.
+    #[error(transparent)]
+    Recover(#[from] QuarantineError),
 }
 
 impl GateError {
     /// What can be done about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
-            Self::Home { .. } => Some("set `RINGFENCE_HOME` to a directory that you can write"),
+            Self::Home { .. } | Self::Recover(_) => {
+                Some("set `RINGFENCE_HOME` to a directory that you can write")
+            }
         }
     }
 }
 
 impl Gate {
-    /// A gate with no session yet. Creates the configured home.
+    /// A gate with no session yet. Creates the configured home, and finishes what runs that crashed had begun
+    /// to move into quarantine.
     ///
     /// # Errors
-    /// [`GateError::Home`] if the home can't be created.
+    /// [`GateError`] if the home can't be created or read.
     pub fn new(config: GateConfig, approval: ApprovalGate) -> Result<Self, GateError> {
         let home = |source| GateError::Home { path: config.home.clone(), source };
         let host = Arc::new(Host::new(&config).map_err(home)?);
-        let sessions = SessionStore::new(
-            Arc::clone(&host),
-            config.workspace_root.clone(),
-            config.session.clone(),
-            config.idle,
-        );
-        Ok(Self { config, host, sessions, approval })
+        let recovered = protected::recover(&host.state)?;
+        let workspaces = config.workspace_root.clone();
+        let sessions = SessionStore::new(Arc::clone(&host), workspaces, config.session.clone());
+        Ok(Self { config, host, sessions, approval, recovered })
     }
 
     /// Stage 2: enters the command's session, proves that its working directory lies inside the workspace,
@@ -85,11 +90,12 @@ impl Gate {
         if excess.is_empty() {
             return Ok(self.permitted(bound, Decision::Baseline));
         }
-        if let Some(grant) = bound.session().within_grant(bound.policy()) {
-            return Ok(self.permitted(bound, Decision::Grant { by: grant.by }));
+        if let Some(by) = bound.session().within_grant(bound.policy()) {
+            return Ok(self.permitted(bound, Decision::Grant { by }));
         }
-        let response = match self.approval.decide(&bound, &excess).await {
+        let response = match self.approval.decide(&self.host, &bound, &excess).await {
             Answer::Response(response) => response,
+            Answer::Granted { by } => return Ok(self.permitted(bound, Decision::Grant { by })),
             Answer::Remembered => return Err(PermitError::Remembered { excess }),
             Answer::BreakerOpen(retry_after) => return Err(PermitError::BreakerOpen { excess, retry_after }),
         };
@@ -112,9 +118,6 @@ impl Gate {
             return Err(PermitError::Changed { excess, path });
         }
         bound.refresh(now);
-        if response.outcome == ApprovalOutcome::Approved {
-            bound.session().grant(Grant::new(bound.policy().clone(), &excess, by.clone(), &self.host));
-        }
         Ok(self.permitted(bound, Decision::Approved { outcome: response.outcome, by }))
     }
 
@@ -124,7 +127,7 @@ impl Gate {
             max_output_bytes: self.config.max_output_bytes,
             required: self.config.required.clone(),
         };
-        Permit::new(bound, decision, limits)
+        Permit::new(bound, decision, limits, Arc::clone(&self.host))
     }
 
     /// The command's limit, else that of its capabilities, else the configured one.
@@ -140,6 +143,11 @@ impl Gate {
     /// Who is asked.
     pub fn approval(&self) -> &ApprovalGate {
         &self.approval
+    }
+
+    /// What was moved into quarantine for runs that had crashed.
+    pub fn recovered(&self) -> &[Quarantined] {
+        &self.recovered
     }
 
     /// What the gate was told.

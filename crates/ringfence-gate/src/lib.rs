@@ -29,6 +29,7 @@ pub use approval::{
 };
 pub use bound::{BindError, BoundCommand};
 pub use config::{CacheRequest, GateConfig, Lifetime, SessionPolicy, SessionStart};
+pub use cwd::CwdError;
 pub use driver::{DriverError, DriverOutput, OsSandboxDriverTrait, RunLimits, RunParts};
 pub use gate::{Gate, GateError};
 pub use permit::{AfterRun, ApprovedRun, Decision, Permit, PermitError};

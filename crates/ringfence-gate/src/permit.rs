@@ -7,6 +7,8 @@ use ringfence_types::{Excess, ResolvedPolicy, SandboxCapabilities, SandboxComman
 use crate::approval::ApprovalOutcome;
 use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::driver::{RunLimits, RunParts};
+use crate::protected::{self, Findings, Quarantined, Snapshot, WatchEvent};
+use crate::resolve::{Host, RunEnd};
 use crate::sessions::SessionWorkspace;
 
 /// Why a command may have what it asks for.
@@ -140,11 +142,12 @@ pub struct Permit {
     bound: BoundCommand,
     decision: Decision,
     limits: RunLimits,
+    host: Arc<Host>,
 }
 
 impl Permit {
-    pub(crate) fn new(bound: BoundCommand, decision: Decision, limits: RunLimits) -> Self {
-        Self { bound, decision, limits }
+    pub(crate) fn new(bound: BoundCommand, decision: Decision, limits: RunLimits, host: Arc<Host>) -> Self {
+        Self { bound, decision, limits, host }
     }
 
     /// The command and its session.
@@ -155,6 +158,11 @@ impl Permit {
     /// Why it may run.
     pub fn decision(&self) -> &Decision {
         &self.decision
+    }
+
+    /// Limits that the driver will enforce from outside.
+    pub fn limits(&self) -> &RunLimits {
+        &self.limits
     }
 
     /// What it gets, for the audit.
@@ -170,9 +178,9 @@ impl Permit {
         let plan = match f {
             HostFacts::Linux(facts) => LaunchPlan::Linux(ringfence_plan::linux(self.bound.policy(), facts)?),
         };
-        let Self { bound, decision, limits } = self;
+        let Self { bound, decision, limits, host } = self;
         let (command, session, resolved) = bound.into_parts();
-        Ok(ApprovedRun { command, session, resolved, decision, limits, plan })
+        Ok(ApprovedRun { command, session, resolved, decision, limits, plan, host })
     }
 }
 
@@ -185,6 +193,7 @@ pub struct ApprovedRun {
     decision: Decision,
     limits: RunLimits,
     plan: LaunchPlan,
+    host: Arc<Host>,
 }
 
 impl ApprovedRun {
@@ -215,32 +224,51 @@ impl ApprovedRun {
 
     /// What has to be done when the tree is dead. To be taken before a driver takes the run.
     pub fn after(&self) -> AfterRun {
-        AfterRun { session: Arc::clone(&self.session) }
+        AfterRun {
+            session: Arc::clone(&self.session),
+            snapshot: self.resolved.snapshot.clone(),
+            host: Arc::clone(&self.host),
+            end: self.resolved.pins.end(),
+        }
     }
 
     /// Takes the run apart, for a driver.
     pub fn into_parts(self) -> RunParts {
-        let Resolved { pins, search, .. } = self.resolved;
-        RunParts {
-            command: self.command,
-            plan: self.plan,
-            pinned: pins,
-            limits: self.limits,
-            watch: search.watch,
-        }
+        let Resolved { pins, watch, .. } = self.resolved;
+        RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits, watch }
     }
 }
 
-/// What has to be done after a run: the final look for what it planted. As long as it lives, its session counts
-/// as in use.
+/// What has to be done after a run: the look for what it planted. As long as it lives, its session counts as in
+/// use.
 #[derive(Debug)]
 pub struct AfterRun {
     session: Arc<SessionWorkspace>,
+    snapshot: Option<Arc<Snapshot>>,
+    host: Arc<Host>,
+    end: Arc<RunEnd>,
 }
 
 impl AfterRun {
     /// The session.
     pub fn session(&self) -> &SessionId {
         self.session.id()
+    }
+
+    /// Blocks until the run's tree is dead. A driver whose future was dropped ends it, but not at once.
+    pub fn wait(&self) {
+        self.end.wait();
+    }
+
+    /// Looks for what the run left behind, once its tree is dead. `watched` is what the watch saw meanwhile.
+    /// `None` if nothing was protected, because the whole disk was writable.
+    pub fn look(&self, watched: &[WatchEvent]) -> Option<Findings> {
+        Some(protected::final_look(self.snapshot.as_ref()?, watched))
+    }
+
+    /// Moves what offends into the session's quarantine, below Ringfence's home.
+    pub fn quarantine(&self, findings: &Findings) -> Quarantined {
+        let directory = self.host.home.join("quarantine").join(self.session.id().directory_name());
+        protected::quarantine(findings, &directory, &self.host.state)
     }
 }

@@ -216,12 +216,13 @@ impl ResolvedPolicy {
             return;
         }
         let (own, base) = (self.rules(), baseline.rules());
-        for (path, rule) in own.rules.iter().chain(&base.rules) {
+        for path in own.rules.keys().chain(base.rules.keys()) {
             let ((access, writes), (base_access, base_writes)) = (own.access(path), base.access(path));
             if access <= base_access && writes <= base_writes {
                 continue;
             }
-            let lifts_denial = base.rules.get(path).is_some_and(|base| base.deny) && !rule.read;
+            let named = own.rules.get(path).is_some_and(|rule| rule.read);
+            let lifts_denial = !named && base.rules.get(path).is_some_and(|rule| rule.deny);
             excess.insert(match () {
                 () if lifts_denial || access == PathAccess::Unruled => Excess::Undenied(shown(path)),
                 () if *path == self.workspace.path => Excess::Workspace(self.workspace_access),

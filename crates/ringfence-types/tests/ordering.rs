@@ -3,6 +3,8 @@
 //!
 //! Policies are drawn from few names, so that grants, denials and re-openings nest and meet often.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
+
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -319,6 +321,12 @@ proptest! {
     fn what_is_named_is_what_is_missing((request, baseline) in pair()) {
         let excess = request.beyond(&baseline);
         prop_assert!(excess.is_sorted());
+        let paths = excess.iter().filter_map(|excess| match excess {
+            Excess::Read(path) | Excess::Write(path) | Excess::Undenied(path) => Some(path),
+            _ => None,
+        });
+        let paths: Vec<_> = paths.collect();
+        prop_assert_eq!(paths.len(), paths.iter().collect::<BTreeSet<_>>().len(), "each once: {:?}", excess);
         let verdicts = |path: &UnixPath| {
             let path = Path::new(std::str::from_utf8(path.as_bytes()).unwrap());
             (model(&request, path), model(&baseline, path))

@@ -21,7 +21,8 @@ use refusals::{Admission, Fingerprint};
 pub use terminal::TerminalRequester;
 
 use crate::bound::BoundCommand;
-use crate::sessions::SessionWorkspace;
+use crate::resolve::Host;
+use crate::sessions::{Grant, SessionWorkspace};
 use flight::Flights;
 
 /// How a question ended.
@@ -108,6 +109,11 @@ struct Question {
 pub(crate) enum Answer {
     /// Somebody was asked, or tried to be.
     Response(ApprovalResponse),
+    /// An approval for the session that was given a moment ago covers it.
+    Granted {
+        /// Who gave it.
+        by: String,
+    },
     /// The same was refused before.
     Remembered,
     /// The breaker is open for so long.
@@ -147,7 +153,7 @@ impl ApprovalGate {
     }
 
     /// Decides on a command whose request leaves the baseline by `excess`.
-    pub(crate) async fn decide(&self, bound: &BoundCommand, excess: &[Excess]) -> Answer {
+    pub(crate) async fn decide(&self, host: &Host, bound: &BoundCommand, excess: &[Excess]) -> Answer {
         let fingerprint = Fingerprint::new(bound.command(), excess);
         let command = bound.command();
         let question = Question {
@@ -159,29 +165,43 @@ impl ApprovalGate {
             policy: bound.policy().clone(),
         };
         loop {
-            if bound.session().refusals().remembers(&fingerprint) {
-                return Answer::Remembered;
-            }
-            let (answer, asked) =
-                self.flights.share(&question, || self.ask(bound, excess, &fingerprint)).await;
+            let ask = || self.ask(host, bound, excess, &fingerprint);
+            let (answer, asked) = self.flights.share(&question, ask).await;
             // Approved once is approved for one run: who only listened has to ask for itself.
-            let once = matches!(&answer, Answer::Response(response) if response.outcome == ApprovalOutcome::ApprovedOnce);
+            let once = match &answer {
+                Answer::Response(response) => response.outcome == ApprovalOutcome::ApprovedOnce,
+                _ => false,
+            };
             if asked || !once {
                 return answer;
             }
         }
     }
 
-    async fn ask(&self, bound: &BoundCommand, excess: &[Excess], fingerprint: &Fingerprint) -> Answer {
+    async fn ask(
+        &self,
+        host: &Host,
+        bound: &BoundCommand,
+        excess: &[Excess],
+        fingerprint: &Fingerprint,
+    ) -> Answer {
+        let session = bound.session();
+        // An answer to the same may have come since this request was compared with the grants.
+        if let Some(by) = session.within_grant(bound.policy()) {
+            return Answer::Granted { by };
+        }
+        if session.refusals().remembers(fingerprint) {
+            return Answer::Remembered;
+        }
         let requester = self.requester.read().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(requester) = requester else {
             return Answer::Response(unavailable("no approver is set up"));
         };
-        let admission = match bound.session().refusals().admit(Instant::now()) {
+        let admission = match session.refusals().admit(Instant::now()) {
             Ok(admission) => admission,
             Err(left) => return Answer::BreakerOpen(left),
         };
-        let mut asking = Asking { session: bound.session(), admission, fingerprint, outcome: None };
+        let mut asking = Asking { session, admission, fingerprint, outcome: None };
         let action = ApprovalAction::new(bound.command(), bound.cwd().to_path_buf(), excess.to_vec());
         let response = match timer::within(self.timeout, requester.request_approval(&action)).await {
             Ok(Some(response)) => response,
@@ -189,6 +209,9 @@ impl ApprovalGate {
             Err(error) => unavailable(&format!("the time for an answer can't be kept: {error}")),
         };
         asking.outcome = Some(response.outcome);
+        if response.outcome == ApprovalOutcome::Approved {
+            session.grant(Grant::new(bound.policy().clone(), excess, response.by.clone(), host));
+        }
         Answer::Response(response)
     }
 }

@@ -15,6 +15,8 @@ use crate::{files, identity};
 pub(crate) struct Host {
     /// Canonical `RINGFENCE_HOME`.
     pub(crate) home: PathBuf,
+    /// Its directory for indexes, locks, journals and private temps.
+    pub(crate) state: PathBuf,
     /// The name by which it is known, if that is a symlink.
     home_link: Option<PathBuf>,
     /// Canonical home directory of the caller.
@@ -31,6 +33,7 @@ impl Host {
     /// Looks at the host. Creates `RINGFENCE_HOME`.
     pub(crate) fn new(config: &GateConfig) -> io::Result<Self> {
         let home = files::private_directory(&config.home)?;
+        let state = files::private_directory(&home.join("state"))?;
         let home_link = config.home.symlink_metadata()?.is_symlink().then(|| config.home.clone());
         let user_home =
             config.user_home.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
@@ -40,7 +43,7 @@ impl Host {
             temp || !roots::is_dangerous(path, user_home.as_deref())
         });
         let executables = config.executables.clone();
-        Ok(Self { home, home_link, user_home, tmpdir, executables, budget: PinBudget::of_process() })
+        Ok(Self { home, state, home_link, user_home, tmpdir, executables, budget: PinBudget::of_process() })
     }
 
     /// Whether a canonical path is one of Ringfence's own.

@@ -21,8 +21,10 @@ use rustix::fs::FileType;
 pub(crate) use host::Host;
 pub(crate) use path::{Found, Resolver, open_path};
 pub use pins::Pins;
+pub(crate) use pins::RunEnd;
 
 use crate::config::SessionPolicy;
+use crate::protected;
 
 /// Why a request could not be resolved.
 #[derive(Debug, thiserror::Error)]
@@ -135,7 +137,12 @@ pub(crate) fn resolve(
             !session.force_root && roots::is_dangerous(&found.path.path, host.user_home.as_deref());
         if dangerous { Err(ResolveError::DangerousRoot(found.path.path.clone())) } else { Ok(()) }
     };
-    let write = grants.list(&request.fs_write, writable)?;
+    let mut asked = request.fs_write.clone();
+    if request.workspace == WorkspaceAccess::Write {
+        // Whoever may write a linked work tree may write its repository, or git could do nothing there.
+        asked.extend(protected::common_dir_grants(&root.path.path));
+    }
+    let write = grants.list(&asked, writable)?;
     let unix_sockets = grants.list(&request.unix_sockets, |found| match found.file_type {
         Some(FileType::Socket) => Ok(()),
         _ => Err(ResolveError::NotASocket(found.path.path.clone())),

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use ringfence_types::SessionId;
 
 pub use store::SessionStore;
-pub use workspace::SessionWorkspace;
 pub(crate) use workspace::Grant;
+pub use workspace::SessionWorkspace;
 
 use crate::resolve::ResolveError;
 

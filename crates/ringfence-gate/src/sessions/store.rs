@@ -1,7 +1,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ringfence_types::SessionId;
 
@@ -19,8 +19,6 @@ pub struct SessionStore {
     workspace_root: PathBuf,
     defaults: Arc<SessionPolicy>,
     sessions: RwLock<HashMap<SessionId, Arc<Slot>>>,
-    idle: Duration,
-    swept: Mutex<Instant>,
 }
 
 /// One session's place in the map.
@@ -40,14 +38,8 @@ impl Slot {
 }
 
 impl SessionStore {
-    pub(crate) fn new(
-        host: Arc<Host>,
-        workspace_root: PathBuf,
-        defaults: SessionPolicy,
-        idle: Duration,
-    ) -> Self {
-        let swept = Mutex::new(Instant::now());
-        Self { host, workspace_root, defaults: Arc::new(defaults), sessions: RwLock::default(), idle, swept }
+    pub(crate) fn new(host: Arc<Host>, workspace_root: PathBuf, defaults: SessionPolicy) -> Self {
+        Self { host, workspace_root, defaults: Arc::new(defaults), sessions: RwLock::default() }
     }
 
     /// Starts a session in the way of the host's choice: a directory of its own, a policy of its own. From here
@@ -72,7 +64,6 @@ impl SessionStore {
     /// # Errors
     /// Why it has no workspace.
     pub fn open(&self, session: &SessionId) -> Result<Arc<SessionWorkspace>, SessionError> {
-        self.sweep();
         let slot = self.slot(session, SessionStart::default);
         self.live(session, &slot)
     }
@@ -121,21 +112,6 @@ impl SessionStore {
     /// Whether no session is in memory.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
-    }
-
-    /// Evicts now and then, so that the cost of a command doesn't grow with the number of sessions.
-    fn sweep(&self) {
-        let due = {
-            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-            let due = swept.elapsed() >= self.idle / 2;
-            if due {
-                *swept = Instant::now();
-            }
-            due
-        };
-        if due {
-            self.evict_idle(self.idle);
-        }
     }
 
     fn slot(&self, session: &SessionId, start: impl FnOnce() -> SessionStart) -> Arc<Slot> {

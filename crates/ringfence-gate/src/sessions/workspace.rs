@@ -41,12 +41,6 @@ pub(crate) struct Grant {
     _pins: Pins,
 }
 
-/// A request is covered by an earlier approval.
-#[derive(Debug)]
-pub(crate) struct WithinGrant {
-    pub(crate) by: String,
-}
-
 impl Grant {
     /// Remembers an approved request and what of it had been asked for.
     pub(crate) fn new(policy: ResolvedPolicy, excess: &[Excess], by: String, budget: &Host) -> Self {
@@ -68,6 +62,15 @@ impl Grant {
             Some(id) => identity::of_path(&path.path).is_ok_and(|now| now == **id),
             None => path.path.symlink_metadata().is_err(),
         })
+    }
+
+    /// Whether the request asks for no more, and means the same files.
+    fn covers(&self, request: &ResolvedPolicy) -> bool {
+        let paths = request.read.iter().chain(&request.write).chain(&request.unix_sockets);
+        let same = |path: &ResolvedPath| {
+            self.asked.iter().filter(|asked| asked.path == path.path).all(|asked| asked.id == path.id)
+        };
+        request.is_within(&self.policy) && paths.into_iter().all(same)
     }
 }
 
@@ -159,19 +162,21 @@ impl SessionWorkspace {
         Ok(resolution)
     }
 
-    /// The grant that covers a request, if one does. Grants whose paths have changed identity are dropped.
-    pub(crate) fn within_grant(&self, request: &ResolvedPolicy) -> Option<WithinGrant> {
+    /// Who gave the grant that covers a request, if one does. Grants whose paths have changed identity are dropped.
+    pub(crate) fn within_grant(&self, request: &ResolvedPolicy) -> Option<String> {
         if self.granted.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return None;
         }
         let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
         granted.retain(Grant::is_intact);
-        let grant = granted.iter().find(|grant| request.is_within(&grant.policy))?;
-        Some(WithinGrant { by: grant.by.clone() })
+        granted.iter().find(|grant| grant.covers(request)).map(|grant| grant.by.clone())
     }
 
-    /// Remembers an approval for the rest of the session.
+    /// Remembers an approval for the rest of the session, unless what was approved is no longer there.
     pub(crate) fn grant(&self, grant: Grant) {
+        if !grant.is_intact() {
+            return;
+        }
         self.granted.write().unwrap_or_else(PoisonError::into_inner).push(grant);
     }
 
@@ -251,16 +256,15 @@ fn host_directory(host: &Host, directory: &Path) -> Result<Root, SessionError> {
 
 /// The lock and the private temp of a session that outlives its commands.
 fn state(host: &Host, id: &SessionId, root: &Root) -> Result<(SessionLock, PathBuf), SessionError> {
-    let state = host.home.join("state");
     let fail = |path: &Path| {
         let path = path.to_path_buf();
         move |source| SessionError::State { path, source }
     };
-    let locks = state.join("locks");
+    let locks = host.state.join("locks");
     files::private_directory(&locks).map_err(fail(&locks))?;
     let path = locks.join(id.directory_name());
     let lock = SessionLock::shared(&path).map_err(fail(&path))?;
-    let temp = state.join("tmp").join(id.directory_name());
+    let temp = host.state.join("tmp").join(id.directory_name());
     files::private_directory(&temp).map_err(fail(&temp))?;
     files::give_to(&temp, root.owner).map_err(fail(&temp))?;
     Ok((lock, temp))
