@@ -192,3 +192,19 @@ fn a_private_home_in_strict_mode() {
         assert!(!fixture.exists("home/new"));
     });
 }
+
+#[test]
+fn what_shells_take_for_granted() {
+    as_each_caller(|fixture| {
+        let script = "cat <(echo substituted); echo piped | cat /dev/stdin; echo more | cat /dev/fd/0; \
+                      echo out >/dev/stdout; echo err >/dev/stderr; exec 5>file; echo five >&5; cat file; \
+                      mkfifo pipe; echo through >pipe & cat pipe; wait; coproc cat; echo co >&\"${COPROC[1]}\"; \
+                      read -r line <&\"${COPROC[0]}\"; echo $line; ulimit -n >/dev/null; cat /proc/sys/kernel/ostype; \
+                      test -w /dev/null && hostname >/dev/null && date >/dev/null && id -u >/dev/null; \
+                      cat <<<here; : >/dev/null; trap 'echo bye' EXIT";
+        let outside = fixture.outside("bash").args(["-c", script]).finish().code_is(0);
+        std::fs::remove_file(fixture.ws().join("pipe")).expect("rm");
+        let inside = fixture.shell_inside(&[], script).finish().code_is(0);
+        assert_eq!((inside.out(), inside.err()), (outside.out(), outside.err()));
+    });
+}

@@ -6,6 +6,7 @@
 
 mod allowed;
 mod bad_input;
+mod caches;
 mod cli;
 mod commands;
 mod deny;
