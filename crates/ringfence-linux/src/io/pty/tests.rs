@@ -348,6 +348,17 @@ fn a_program_may_close_and_reopen_its_terminal() {
 }
 
 #[test]
+fn a_terminal_that_somebody_keeps_open_can_be_given_up() {
+    let mut rig = Rig::interactive();
+    rig.program.write_all(b"so far").unwrap();
+    rig.streams.exited();
+    assert_eq!(rig.until_seen("so far"), "so far");
+    assert!(!rig.streams.is_done());
+    rig.streams.stop_reading();
+    assert!(rig.streams.is_done());
+}
+
+#[test]
 fn a_closed_window_hangs_up_inside() {
     let mut rig = Rig::interactive();
     rig.person = None;

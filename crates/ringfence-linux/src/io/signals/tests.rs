@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 
 use ringfence_types::{Stdin, Stdio};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, getpid, kill_process, setsid, waitpid};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcgetwinsize, tcsetpgrp, tcsetwinsize};
+use rustix::termios::{
+    LocalModes, OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetpgrp,
+    tcsetwinsize,
+};
 
 use super::*;
 use crate::io::pty::tests::open_pair;
@@ -139,8 +142,16 @@ fn shell() {
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TSTP.as_raw()));
     job.wait_for_members("ST");
     job.continue_in_foreground();
+
+    // Stopped without a chance to give the modes back, so the shell restores its own, and changes one.
+    assert_eq!(job.wait().stopping_signal(), Some(Signal::STOP.as_raw()));
+    take_foreground(getpgrp());
+    let mut modes = tcgetattr(terminal).unwrap();
+    modes.special_codes[SpecialCodeIndex::VINTR] = 7;
+    tcsetattr(terminal, OptionalActions::Now, &modes).unwrap();
+    job.go_on();
     assert_eq!(job.wait().exit_status(), Some(0));
-    assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
+    assert_eq!(tcgetattr(terminal).unwrap().special_codes[SpecialCodeIndex::VINTR], 7);
 }
 
 /// The shell's own process group has nobody in its session who could continue it.
@@ -265,5 +276,8 @@ fn job() {
     kill_process(getpid(), Signal::TSTP).unwrap();
     assert_eq!(next(&mut signals), Some(Signal::TSTP));
     assert!(streams.job_stopped(Signal::TSTP, &mut signals).unwrap(), "continued in the foreground");
+
+    // As if someone had sent SIGSTOP.
+    signals.stop(Signal::STOP).unwrap();
     streams.finish();
 }
