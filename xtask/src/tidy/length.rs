@@ -1,9 +1,23 @@
 use super::{Tree, Violation};
 
 const LIMIT: usize = 500;
+/// A file that has become so much shorter needs no reason any more; one near the limit may keep it.
+const CLEARLY_SHORT: usize = 400;
 
 /// Longer files, each with the reason why it is one file.
-const REASONS: &[(&str, &str)] = &[];
+const REASONS: &[(&str, &str)] = &[
+    (
+        "crates/ringfence-gate/src/protected/survey.rs",
+        "one walk over git's layout, whose parts call each other",
+    ),
+    ("crates/ringfence-gate/tests/protected/look.rs", "one case for each thing that a run can leave behind"),
+    ("crates/ringfence-gate/tests/protected/search.rs", "one case for each kind of repository"),
+    (
+        "crates/ringfence-linux/src/io/pty/tests.rs",
+        "one case for each event of a terminal, on shared helpers",
+    ),
+    ("crates/ringfence/tests/pipeline.rs", "one case for each way out of the pipeline"),
+];
 
 pub(crate) fn check(tree: &Tree) -> Vec<Violation> {
     check_against(tree, REASONS)
@@ -20,7 +34,7 @@ fn check_against(tree: &Tree, reasons: &[(&str, &str)]) -> Vec<Violation> {
                 LIMIT,
                 format!("{lines} lines and no reason in xtask/src/tidy/length.rs"),
             ));
-        } else if lines <= LIMIT && listed {
+        } else if lines <= CLEARLY_SHORT && listed {
             found.push(Violation::new(
                 path,
                 1,
