@@ -79,12 +79,12 @@ fn ctrl_c_reaches_the_program_alone() {
         terminal.expect("caught");
         assert_eq!(terminal.wait().0.code(), Some(5));
 
-        let mut terminal = run(fixture, &["bash", "-c", "echo ready; exec sleep 600"]);
+        let mut terminal = run(fixture, &["sh", "-c", "echo ready; exec sleep 600"]);
         terminal.expect("ready");
         terminal.send("\x03");
         assert_eq!(terminal.wait().0.code(), Some(130));
 
-        let mut terminal = run(fixture, &["bash", "-c", "echo ready; exec sleep 600"]);
+        let mut terminal = run(fixture, &["sh", "-c", "echo ready; exec sleep 600"]);
         terminal.expect("ready");
         terminal.send("\x1c");
         assert_eq!(terminal.wait().0.code(), Some(131));
