@@ -79,6 +79,8 @@ struct Inner {
     slave: Option<OwnedFd>,
     /// Output processing that was taken away because the outer terminal does it, not being raw.
     withheld: bool,
+    /// The outer terminal's modes are still to be copied.
+    modes_due: bool,
 }
 
 impl PtyRelay {
@@ -106,14 +108,19 @@ impl PtyRelay {
 
     /// Takes the master of the inner terminal, which must be unlocked: gives it modes and size of the outer one.
     /// Returns whether the program is to start in the inner terminal's foreground.
+    ///
+    /// In the background the outer one has its shell's modes, for editing a line perhaps, so they are copied when
+    /// this process gets to the foreground.
     pub(crate) fn attach(&mut self, master: OwnedFd) -> Result<bool, Errno> {
         ioctl_fionbio(&master, true)?;
         let slave =
             ioctl_tiocgptpeer(&master, OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-        if let Some(outer) = &self.outer {
+        let mut modes_due = self.outer.is_some();
+        if let Some(outer) = self.outer.as_ref().filter(|outer| outer.is_foreground()) {
             tcsetattr(&master, OptionalActions::Now, &outer.modes()?)?;
+            modes_due = false;
         }
-        self.inner = Some(Inner { master, slave: Some(slave), withheld: false });
+        self.inner = Some(Inner { master, slave: Some(slave), withheld: false, modes_due });
         self.resize()?;
         self.take_keyboard()
     }
@@ -165,6 +172,10 @@ impl PtyRelay {
                 Err(Errno::IO) => false,
                 taken => taken?,
             };
+        if let Some(inner) = self.inner.as_mut().filter(|inner| taken && inner.modes_due) {
+            tcsetattr(&inner.master, OptionalActions::Now, &outer.modes()?)?;
+            (inner.modes_due, inner.withheld) = (false, false);
+        }
         self.withhold_output_processing(self.output_is_terminal && !taken)?;
         Ok(taken)
     }

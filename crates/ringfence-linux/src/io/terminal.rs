@@ -55,9 +55,9 @@ impl Terminal {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == getpgrp()) || !is_controlling(self.tty.as_fd())
     }
 
-    /// Its modes as they are now.
+    /// Its modes; while it is raw, those from before.
     pub(crate) fn modes(&self) -> Result<Termios, Errno> {
-        tcgetattr(&self.tty)
+        self.saved.clone().map_or_else(|| tcgetattr(&self.tty), Ok)
     }
 
     /// Its size.
@@ -72,10 +72,7 @@ impl Terminal {
             self.saved = None;
             return Ok(false);
         }
-        let modes = match self.saved.take() {
-            Some(modes) => modes,
-            None => self.modes()?,
-        };
+        let modes = self.modes()?;
         let mut raw = modes.clone();
         raw.make_raw();
         // Between the check and now another group may have become the foreground one: don't be stopped.

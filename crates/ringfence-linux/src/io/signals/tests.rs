@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use ringfence_types::{Stdin, Stdio};
 use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, getpid, kill_process, setsid, waitpid};
 use rustix::termios::{
-    LocalModes, OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr, tcsetpgrp,
-    tcsetwinsize,
+    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr,
+    tcsetpgrp, tcsetwinsize,
 };
 
 use super::*;
@@ -112,15 +112,24 @@ fn shell() {
     let terminal = rustix::stdio::stdin();
     setsid().unwrap();
     rustix::process::ioctl_tiocsctty(terminal).unwrap();
-    let own_modes = format!("{:?}", tcgetattr(terminal).unwrap());
     orphans_are_not_stopped();
+
+    // While a line is edited the terminal has other modes, which are none of a background job's business.
+    let mut modes = tcgetattr(terminal).unwrap();
+    modes.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(terminal, OptionalActions::Now, &modes).unwrap();
+    let editing = format!("{modes:?}");
 
     let mut job = Job::start();
     // In the background it doesn't touch the terminal; when the box reads, it stops as any other job does.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TTIN.as_raw()));
     job.wait_for_members("TT");
-    assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
+    assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), editing);
 
+    modes.local_modes.insert(LocalModes::ECHO);
+    modes.special_codes[SpecialCodeIndex::VQUIT] = 6;
+    tcsetattr(terminal, OptionalActions::Now, &modes).unwrap();
+    let own_modes = format!("{modes:?}");
     tcsetwinsize(terminal, Winsize { ws_row: 7, ws_col: 8, ws_xpixel: 0, ws_ypixel: 0 }).unwrap();
     job.continue_in_foreground();
     // Ctrl-Z in the box.
@@ -256,6 +265,9 @@ fn job() {
     assert!(streams.job_stopped(Signal::TTIN, &mut signals).unwrap(), "continued in the foreground");
     assert!(raw());
     assert_eq!(tcgetwinsize(program.as_fd()).unwrap().ws_col, 8);
+    let inner = tcgetattr(&program).unwrap();
+    assert!(inner.local_modes.contains(LocalModes::ECHO) && inner.output_modes.contains(OutputModes::OPOST));
+    assert_eq!(inner.special_codes[SpecialCodeIndex::VQUIT], 6);
 
     assert!(!streams.job_stopped(Signal::TSTP, &mut signals).unwrap(), "continued in the background");
     assert!(!raw());
