@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ringfence_gate::protected::Watch;
 use ringfence_gate::{ApprovedRun, DriverError, DriverOutput, OsSandboxDriverTrait, RunParts};
 use ringfence_plan::linux::Target;
 use ringfence_plan::{HostFacts, LaunchPlan, LinuxPlan};
@@ -81,11 +80,9 @@ impl LinuxDriver {
         launch: impl FnOnce(&Request, StdStreams) -> launcher::StepResult<crate::supervise::Running>,
     ) -> Result<DriverOutput, DriverError> {
         // The pinned descriptors stay open until the end of the run.
-        let RunParts { mut command, plan, pinned: _pinned, limits, watch } = run.into_parts();
+        let RunParts { mut command, plan, pinned: _pinned, limits, .. } = run.into_parts();
         let LaunchPlan::Linux(plan) = plan;
         let clock = Clock::start(limits.timeout);
-        let watch = Watch::new(&watch)
-            .map_err(|source| DriverError::Io { action: "watch protected paths", source })?;
         let writable = plan.writable.iter().map(to_path).collect();
         let stdin = std::mem::take(&mut command.stdin);
         let (streams, child) =
@@ -101,7 +98,6 @@ impl LinuxDriver {
             streams,
             clock,
             signals,
-            watch,
             cancel: cancel.map(AsFd::as_fd),
             program,
             writable,

@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::process::Child;
 
-use ringfence_gate::protected::{Watch, WatchEvent};
 use ringfence_gate::{DriverError, DriverOutput};
 use ringfence_types::LayerReport;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -90,7 +89,6 @@ enum Token {
     Control,
     Stream(Source),
     Signal,
-    Watch,
     Cancel,
 }
 
@@ -102,7 +100,6 @@ pub(crate) struct Supervision<'a> {
     pub(crate) clock: Clock,
     /// The command line's; a library leaves its host's signals alone.
     pub(crate) signals: Option<Signals>,
-    pub(crate) watch: Option<Watch>,
     /// Readable when the run is to be ended.
     pub(crate) cancel: Option<BorrowedFd<'a>>,
     pub(crate) program: PathBuf,
@@ -118,7 +115,7 @@ enum End {
     Vanished,
     TimedOut,
     Cancelled,
-    Lost(String),
+    MountLost,
 }
 
 #[derive(Debug, Default)]
@@ -127,7 +124,6 @@ struct Progress {
     set_up_over: bool,
     layers: LayerReport,
     fault: Option<Fault>,
-    watched: Vec<WatchEvent>,
 }
 
 impl Supervision<'_> {
@@ -142,14 +138,11 @@ impl Supervision<'_> {
             }
         };
         match end {
-            End::Exited(_) | End::Killed(_) | End::Vanished => self.running.wait(),
-            End::TimedOut | End::Cancelled | End::Lost(_) => self.running.end(),
+            End::Exited(_) | End::Killed(_) | End::MountLost | End::Vanished => self.running.wait(),
+            End::TimedOut | End::Cancelled => self.running.end(),
         }
         progress.read_rest(&mut self.running.set_up);
         self.drain().map_err(stream_error)?;
-        if let Some(watch) = &mut self.watch {
-            progress.watched.extend(watch.drain());
-        }
         self.conclude(end, progress)
     }
 
@@ -161,11 +154,6 @@ impl Supervision<'_> {
                     Token::Stream(source) => self.stream(source, ready)?,
                     Token::Signal => self.pass_signals()?,
                     Token::Cancel => return Ok(End::Cancelled),
-                    Token::Watch => {
-                        if let Some(lost) = self.look(progress) {
-                            return Ok(End::Lost(lost));
-                        }
-                    }
                     Token::Control => {
                         if let Some(end) = self.receive()? {
                             return Ok(end);
@@ -188,9 +176,6 @@ impl Supervision<'_> {
         self.streams.interest(&mut |source, fd, events| set.push(Token::Stream(source), fd, events));
         if let Some(signals) = &self.signals {
             set.push(Token::Signal, signals.as_fd(), PollFlags::IN);
-        }
-        if let Some(watch) = &self.watch {
-            set.push(Token::Watch, watch.fd(), PollFlags::IN);
         }
         if let Some(cancel) = self.cancel {
             set.push(Token::Cancel, cancel, PollFlags::IN);
@@ -235,6 +220,7 @@ impl Supervision<'_> {
                 let foreground = self.streams.attach_pty(master)?;
                 self.order(if foreground { Order::Go } else { Order::GoBackground });
             }
+            Ok(Some((Event::MountLost, _))) => return Ok(Some(End::MountLost)),
             Ok(Some((Event::InputPiped, _))) => self.streams.relay_stdin_file(),
             Ok(Some((Event::Stopped(signal), _))) => self.stopped(signal)?,
             Err(Errno::AGAIN | Errno::INTR) => {}
@@ -252,14 +238,6 @@ impl Supervision<'_> {
         let foreground = self.streams.job_stopped(signal, signals)?;
         self.order(Order::Continue { foreground });
         Ok(())
-    }
-
-    /// Notes what the watch saw. A mount that is gone can't be put back from outside: the run ends.
-    fn look(&mut self, progress: &mut Progress) -> Option<String> {
-        let events = self.watch.as_mut().map(Watch::drain).unwrap_or_default();
-        let lost = events.iter().find_map(WatchEvent::lost_mount).map(|path| path.display().to_string());
-        progress.watched.extend(events);
-        lost
     }
 
     fn drain(&mut self) -> Result<(), StreamError> {
@@ -295,7 +273,6 @@ impl Supervision<'_> {
             dropped_stderr: finished.stderr.dropped,
             duration: self.clock.elapsed(),
             layers: progress.layers,
-            watched: progress.watched,
             writable: self.writable,
             ..DriverOutput::default()
         };
@@ -307,9 +284,10 @@ impl Supervision<'_> {
             End::Killed(signal) => output.signal = Some(signal),
             End::TimedOut => return Err(DriverError::Timeout { output: Box::new(output) }),
             End::Cancelled => return Err(DriverError::Cancelled),
-            End::Lost(path) => {
-                let reason = format!("a program outside replaced {path}, which took its protection away");
-                return Err(DriverError::Violation { reason, output: Box::new(output) });
+            End::MountLost => {
+                let reason =
+                    "a program outside replaced or removed a protected path, which ended its protection";
+                return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
             }
             End::Vanished => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);

@@ -20,6 +20,10 @@ use crate::sys;
 /// Host name inside, also in the box's `/etc/hosts`.
 const HOST_NAME: &[u8] = b"ringfence";
 
+/// The box's mount table. A mount that goes away takes the protection of what it covered with it, and it does so
+/// when a program outside renames another file over that or removes it.
+const MOUNT_TABLE: &str = "/proc/self/mountinfo";
+
 /// Sets up the box and starts the target. Returns only if a step fails.
 pub(super) fn run(
     request: &Request,
@@ -54,6 +58,8 @@ pub(super) fn run(
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
     let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
+    let mounts = rustix::fs::open(MOUNT_TABLE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
+        .on(Step::Init, MOUNT_TABLE)?;
     match sys::fork().on(Step::Init, "target")? {
         None => {
             drop(control);
@@ -63,7 +69,7 @@ pub(super) fn run(
             drop(streams);
             // The target has its own copy of the pipe; what goes wrong from here on ends the box.
             let terminal = terminal.map(|terminal| terminal.slave);
-            Reaper { target: pid, control, terminal, signals: all_signals }.run(request)
+            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(request)
         }
     }
 }
@@ -170,6 +176,8 @@ struct Reaper {
     control: OwnedFd,
     terminal: Option<OwnedFd>,
     signals: OwnedFd,
+    /// Has an exceptional condition whenever the box's mount table changes (proc_pid_mountinfo(5)).
+    mounts: OwnedFd,
 }
 
 impl Reaper {
@@ -177,13 +185,20 @@ impl Reaper {
     fn run(&self, request: &Request) -> StepResult<Infallible> {
         self.give_up_rights(request)?;
         loop {
-            let mut fds =
-                [PollFd::new(&self.control, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+            let mut fds = [
+                PollFd::new(&self.control, PollFlags::IN),
+                PollFd::new(&self.signals, PollFlags::IN),
+                PollFd::new(&self.mounts, PollFlags::PRI),
+            ];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => sys::exit_now(1),
             }
-            let [order, child] = [fds[0].revents(), fds[1].revents()];
+            let [order, child, mounts] = fds.each_ref().map(PollFd::revents);
+            if !mounts.is_empty() {
+                // Nothing inside can mount or unmount, and no mount of ours hears of the host's.
+                self.end_with(Event::MountLost);
+            }
             if !child.is_empty() {
                 sys::drain_signals(&self.signals);
                 self.collect();
@@ -202,7 +217,7 @@ impl Reaper {
     /// otherwise `/proc/1` and ptrace(2) would be ways out.
     fn give_up_rights(&self, request: &Request) -> StepResult<()> {
         sys::clear_arguments_and_environment();
-        let mut keep = vec![self.control.as_fd(), self.signals.as_fd()];
+        let mut keep = vec![self.control.as_fd(), self.signals.as_fd(), self.mounts.as_fd()];
         keep.extend(self.terminal.as_ref().map(AsFd::as_fd));
         sys::close_all_but(&keep).at(Step::Init)?;
         rustix::thread::set_no_new_privs(true).at(Step::Init)?;
@@ -254,13 +269,17 @@ impl Reaper {
     }
 
     fn end(&self, status: WaitStatus) -> ! {
+        self.end_with(match status.exit_status() {
+            Some(code) => Event::Exited(code),
+            None => Event::Killed(status.terminating_signal().unwrap_or(0)),
+        })
+    }
+
+    /// Ends what is left of the box, then says why.
+    fn end_with(&self, event: Event) -> ! {
         // ESRCH: the target was alone.
         let _ = sys::kill_all();
         while rustix::process::wait(WaitOptions::empty()).is_ok() {}
-        let event = match status.exit_status() {
-            Some(code) => Event::Exited(code),
-            None => Event::Killed(status.terminating_signal().unwrap_or(0)),
-        };
         let _ = event.send(&self.control, None);
         sys::exit_now(0)
     }

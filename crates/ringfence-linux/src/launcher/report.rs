@@ -148,6 +148,8 @@ pub(crate) enum Event {
     Killed(i32),
     /// A signal stopped the target.
     Stopped(i32),
+    /// A mount of the box is gone: a program outside replaced or removed what it covered. The tree is dead.
+    MountLost,
     /// The file that is standard input can't be opened anew: the target reads the pipe that came with it.
     InputPiped,
 }
@@ -177,6 +179,7 @@ impl Event {
             Self::Killed(signal) => (3, signal),
             Self::Stopped(signal) => (4, signal),
             Self::InputPiped => (5, 0),
+            Self::MountLost => (6, 0),
         };
         encode(tag, value)
     }
@@ -189,6 +192,7 @@ impl Event {
             3 => Some(Self::Killed(value)),
             4 => Some(Self::Stopped(value)),
             5 => Some(Self::InputPiped),
+            6 => Some(Self::MountLost),
             _ => None,
         }
     }
@@ -308,9 +312,14 @@ mod tests {
 
     #[test]
     fn events_and_orders_come_back() {
-        for event in
-            [Event::Terminal, Event::Exited(42), Event::Killed(9), Event::Stopped(20), Event::InputPiped]
-        {
+        for event in [
+            Event::Terminal,
+            Event::Exited(42),
+            Event::Killed(9),
+            Event::Stopped(20),
+            Event::InputPiped,
+            Event::MountLost,
+        ] {
             assert_eq!(Event::decode(event.encode()), Some(event));
         }
         assert_eq!(Event::decode([0; MESSAGE]), None);

@@ -139,7 +139,7 @@ fn check_workspace(request: &Request) -> StepResult<()> {
     if request.plan.identity.uid != 0 {
         return Ok(());
     }
-    for root in &request.plan.writable {
+    if let Some(root) = &request.plan.workspace {
         let written = rustix::fs::access(root.as_bytes(), Access::WRITE_OK);
         if let Err(error @ Errno::ACCESS) = written {
             return Err(error).on(Step::Caps, root);

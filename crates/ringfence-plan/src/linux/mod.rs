@@ -38,6 +38,8 @@ pub struct LinuxPlan {
     pub rlimits: Rlimits,
     /// Working directory.
     pub cwd: UnixPath,
+    /// The workspace, if it is to be writable.
+    pub workspace: Option<UnixPath>,
     /// Host variables that pass, which the command may override.
     pub env_host: Vec<(EnvBytes, EnvBytes)>,
     /// Variables that Ringfence sets, which the command can't override.

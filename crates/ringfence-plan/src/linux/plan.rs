@@ -49,6 +49,7 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
         init_seccomp: seccomp::init_filter(facts.arch)?,
         socket_gate,
         rlimits: policy.rlimits,
+        workspace: policy.may_write(&policy.workspace.path).then(|| policy.workspace.path.as_path().into()),
         cwd: policy.cwd.path.as_path().into(),
         env_host: host_environment(policy, facts, identity),
         env_forced: forced_environment(policy),
