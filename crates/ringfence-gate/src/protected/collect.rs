@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 use ringfence_types::{PathKind, Protected, ResolvedPath};
 
 use super::names::{Name, NameState};
+use super::repositories::Repositories;
 use super::roots::Roots;
 use super::settings::GitProtection;
 use super::stat::Stat;
-use super::survey::Repositories;
 
 /// Collects what is read-only and what must stay where it is.
 ///

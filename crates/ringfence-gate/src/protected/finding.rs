@@ -2,8 +2,8 @@ use std::path::{Path, PathBuf};
 
 use ringfence_types::{Denial, DenialKind, DenialSource, FileId, UnixPath};
 
+use super::repositories::Executing;
 use super::roots::Roots;
-use super::survey::Executing;
 
 /// What a run left behind, or what happened to protected paths meanwhile.
 #[derive(Debug)]

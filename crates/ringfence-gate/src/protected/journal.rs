@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ringfence_types::FileId;
-use rustix::fs::{CWD, FlockOperation, RenameFlags, flock, renameat, renameat_with};
-use rustix::io::Errno;
+use rustix::fs::{FlockOperation, flock};
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 /// One file to be moved away.
@@ -101,46 +101,42 @@ impl Bytes {
     }
 }
 
-/// Creates a file of its own for this process, locked.
-///
-/// It gets its name when it is locked, so that another start never finds it unlocked while its process lives.
+/// Creates an empty file of this process, locked. What is written to it counts once it is complete.
 pub(super) fn create(state: &Path, kind: &str) -> io::Result<(PathBuf, File)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let dir = state.join("journals");
     loop {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("{kind}-{}-{number}.json", std::process::id()));
-        let temporary = path.with_extension("tmp");
-        let open =
-            || fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary);
+        let open = || fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
         let file = match open() {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-                open()?
+                open()
             }
-            result => result?,
+            result => result,
         };
-        let named = flock(&file, FlockOperation::NonBlockingLockExclusive)
-            .and_then(|()| renameat_with(CWD, &temporary, CWD, &path, RenameFlags::NOREPLACE))
-            .or_else(|error| match error {
-                // A file system without that flag, such as NFS.
-                Errno::INVAL if !path.exists() => renameat(CWD, &temporary, CWD, &path),
-                error => Err(error),
-            });
-        match named {
-            Ok(()) => return Ok((path, file)),
-            // Of a process with our number that is no more, and that nobody has cleaned up after yet.
-            Err(Errno::EXIST) => fs::remove_file(&temporary)?,
-            Err(error) => {
-                let _ = fs::remove_file(&temporary);
-                return Err(error.into());
+        match file {
+            Ok(file) => {
+                if let Err(error) = flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                    let _ = fs::remove_file(&path);
+                    return Err(error.into());
+                }
+                return Ok((path, file));
             }
+            // Of a process with our number that is no more, and that nobody has cleaned up after yet.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
         }
     }
 }
 
-/// Files of that kind whose processes are no more, locked and with their content.
-pub(super) fn left_behind(state: &Path, kind: &str) -> io::Result<Vec<(PathBuf, File, Vec<u8>)>> {
+/// Files of that kind whose processes are no more, locked and with their content. What was not complete when its
+/// process died is removed: nothing had been begun.
+pub(super) fn left_behind<T: DeserializeOwned>(
+    state: &Path,
+    kind: &str,
+) -> io::Result<Vec<(PathBuf, File, T)>> {
     let entries = match fs::read_dir(state.join("journals")) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         result => result?,
@@ -164,7 +160,12 @@ pub(super) fn left_behind(state: &Path, kind: &str) -> io::Result<Vec<(PathBuf, 
         }
         let mut text = Vec::new();
         file.read_to_end(&mut text)?;
-        left.push((path, file, text));
+        match serde_json::from_slice(&text) {
+            Ok(content) => left.push((path, file, content)),
+            // Its process may be about to lock and to write it.
+            Err(_) if is_alive(pid) => {}
+            Err(_) => fs::remove_file(&path)?,
+        }
     }
     Ok(left)
 }
@@ -175,12 +176,16 @@ fn lock(file: &File, pid: &str) -> bool {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
             return true;
         }
-        if Path::new("/proc").join(pid).exists() {
+        if is_alive(pid) {
             return false;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
     false
+}
+
+fn is_alive(pid: &str) -> bool {
+    Path::new("/proc").join(pid).exists()
 }
 
 /// A journal whose file is locked, so that the start of another run leaves it alone.
@@ -206,12 +211,10 @@ impl Journal {
         Ok(Self { path, _lock: file })
     }
 
-    /// Journals of runs that are no more. What a crash cut off was of a run that had not moved anything yet.
+    /// Journals of runs that are no more.
     pub(super) fn left_behind(state: &Path) -> io::Result<Vec<(Self, Vec<Move>)>> {
-        let left = left_behind(state, "quarantine")?.into_iter().map(|(path, file, text)| {
-            (Self { path, _lock: file }, serde_json::from_slice(&text).unwrap_or_default())
-        });
-        Ok(left.collect())
+        let left = left_behind(state, "quarantine")?.into_iter();
+        Ok(left.map(|(path, file, moves)| (Self { path, _lock: file }, moves)).collect())
     }
 
     /// Says that everything is done.

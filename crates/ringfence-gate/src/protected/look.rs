@@ -14,10 +14,11 @@ use super::index::{self, IndexFile, Tree};
 use super::names::{self, Name, NameState};
 use super::pending::Note;
 use super::quarantine::is_quarantined;
+use super::repositories::{Content, Element, Executing, GitDir, Origin, Repositories, Role, read_small};
 use super::roots::Roots;
 use super::search::{Index, Snapshot, below, summarize, survey_mark};
 use super::stat::{Since, Stat};
-use super::survey::{Content, Element, Executing, GitDir, Origin, Repositories, Role, Survey, read_small};
+use super::survey::Survey;
 use super::walk::{self, Listed, Scope};
 use super::watch::WatchEvent;
 

@@ -38,6 +38,7 @@ mod look;
 mod names;
 mod pending;
 mod quarantine;
+mod repositories;
 mod roots;
 mod search;
 mod settings;

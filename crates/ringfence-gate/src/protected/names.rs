@@ -36,6 +36,9 @@ pub(super) enum NameState {
 pub(super) fn look(roots: &Roots, names: &[PathBuf], survey: &mut Survey<'_>) -> Vec<Name> {
     let mut all = Vec::new();
     for root in roots.all() {
+        if !matches!(Stat::find(root), Ok(Some(stat)) if stat.is_dir()) {
+            continue;
+        }
         let mut present = Vec::new();
         for name in names {
             let path = root.join(name);

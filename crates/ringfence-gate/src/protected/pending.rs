@@ -27,8 +27,6 @@ pub struct Pending {
 /// What the look after a crash has to know of the time before the run.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Note {
-    /// Process that writes it.
-    pub(super) pid: u32,
     /// Bound for what is new, in nanoseconds since the epoch.
     since: i64,
     roots: Vec<Bytes>,
@@ -54,7 +52,6 @@ impl Pending {
             |paths: &mut dyn Iterator<Item = &PathBuf>| paths.map(|path| path.as_path().into()).collect();
         let repositories = &snapshot.repositories;
         let note = Note {
-            pid: std::process::id(),
             since: snapshot.began.since().bound(),
             roots: paths(&mut snapshot.roots.all().iter()),
             deny: paths(&mut snapshot.roots.denied().iter()),
@@ -65,9 +62,9 @@ impl Pending {
             user_home: snapshot.user.home.as_deref().map(Bytes::from),
             quarantine: quarantine.into(),
         };
-        let (path, mut file) = journal::create(state, "run")?;
-        let pending = Self { path, file: file.try_clone()? };
-        file.write_all(&serde_json::to_vec(&note)?)?;
+        let (path, file) = journal::create(state, "run")?;
+        let pending = Self { path, file };
+        (&pending.file).write_all(&serde_json::to_vec(&note)?)?;
         Ok(pending)
     }
 
@@ -78,12 +75,8 @@ impl Pending {
 
     /// Notes of runs whose processes are no more.
     pub(super) fn left_behind(state: &Path) -> io::Result<Vec<(Self, Note)>> {
-        let notes = journal::left_behind(state, "run")?.into_iter().filter_map(|(path, file, text)| {
-            let pending = Self { path, file };
-            // What was cut off by the crash is of a run that had not begun; the note goes with it.
-            serde_json::from_slice(&text).ok().map(|note| (pending, note))
-        });
-        Ok(notes.collect())
+        let left = journal::left_behind(state, "run")?.into_iter();
+        Ok(left.map(|(path, file, note)| (Self { path, file }, note)).collect())
     }
 }
 

@@ -22,8 +22,8 @@ use super::gitconfig;
 use super::journal::{Bytes, Journal, Move, Rewrite};
 use super::look::look_after_crash;
 use super::pending::Pending;
+use super::repositories::{Executing, read_small};
 use super::stat::Stat;
-use super::survey::{Executing, read_small};
 use super::walk::open_root;
 
 /// What a file is called that had to be renamed where it was. Nothing reads such a name.

@@ -1,12 +1,16 @@
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use ringfence_types::ResolvedPath;
 
-/// Where the box can write: writable roots and what is denied below them.
+/// Where the box can write: writable roots and what is denied below them. A question about a path costs its
+/// depth, not the number of roots.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roots {
     roots: Vec<PathBuf>,
     deny: Vec<PathBuf>,
+    is_root: HashSet<PathBuf>,
+    is_denied: HashSet<PathBuf>,
 }
 
 impl Roots {
@@ -17,7 +21,8 @@ impl Roots {
     pub(super) fn of(mut roots: Vec<PathBuf>, deny: Vec<PathBuf>) -> Self {
         roots.sort();
         roots.dedup();
-        Self { roots, deny }
+        let (is_root, is_denied) = (roots.iter().cloned().collect(), deny.iter().cloned().collect());
+        Self { roots, deny, is_root, is_denied }
     }
 
     pub(super) fn denied(&self) -> &[PathBuf] {
@@ -31,39 +36,37 @@ impl Roots {
 
     /// Roots that have to be searched: those that do not lie in another one.
     pub(super) fn outermost(&self) -> impl Iterator<Item = &Path> {
-        let inside = |root: &Path| self.roots.iter().any(|other| root != other && root.starts_with(other));
+        let inside = |root: &Path| root.ancestors().skip(1).any(|ancestor| self.is_root(ancestor));
         self.roots.iter().map(PathBuf::as_path).filter(move |root| !inside(root))
     }
 
     /// Whether the box can write at `path`: the deepest rule that covers it decides; at equal depth deny wins.
     pub(super) fn reach(&self, path: &Path) -> bool {
-        let depth = |rules: &[PathBuf]| {
-            rules.iter().filter(|rule| path.starts_with(rule)).map(|rule| rule.components().count()).max()
-        };
-        let root = depth(&self.roots);
-        root.is_some() && root > depth(&self.deny)
+        let rule = path.ancestors().find(|rule| self.is_denied.contains(*rule) || self.is_root(rule));
+        rule.is_some_and(|rule| !self.is_denied.contains(rule))
     }
 
     pub(super) fn is_root(&self, path: &Path) -> bool {
-        self.roots.iter().any(|root| root == path)
+        self.is_root.contains(path)
     }
 
     /// Whether a root lies at or below `path`, so that `path` can't be made read-only.
     pub(super) fn holds_root(&self, path: &Path) -> bool {
-        self.roots.iter().any(|root| root.starts_with(path))
+        // Paths are ordered by components, so what lies below one follows it.
+        let next = self.roots.partition_point(|root| root.as_path() < path);
+        self.roots.get(next).is_some_and(|root| root.starts_with(path))
     }
 
     /// The directories strictly between the outermost root above `path` and `path`, parents first, without
     /// those that are roots, which are mount points already.
     pub(super) fn between<'p>(&self, path: &'p Path) -> Vec<&'p Path> {
-        let Some(root) = self.roots.iter().find(|root| path.starts_with(root) && path != root.as_path())
-        else {
+        let Some(root) = path.ancestors().skip(1).filter(|ancestor| self.is_root(ancestor)).last() else {
             return Vec::new();
         };
         let mut between: Vec<_> = path
             .ancestors()
             .skip(1)
-            .take_while(|ancestor| ancestor != root)
+            .take_while(|ancestor| *ancestor != root)
             .filter(|ancestor| !self.is_root(ancestor))
             .collect();
         between.reverse();

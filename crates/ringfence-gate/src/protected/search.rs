@@ -15,10 +15,11 @@ use super::collect::collect;
 use super::index::{self, IndexFile, Mark, Stamp, Summary, Tree};
 use super::links::{Target, follow};
 use super::names::{self, Name};
+use super::repositories::{Repositories, looks_like_git_dir, read_small};
 use super::roots::Roots;
 use super::settings::{Settings, UserGit};
 use super::stat::{Moment, Stat};
-use super::survey::{Repositories, Survey, looks_like_git_dir, read_small};
+use super::survey::Survey;
 use super::walk::{self, Refreshed, Scope};
 use super::watch::WatchList;
 use super::{gitconfig, gitindex};
@@ -93,6 +94,17 @@ pub(super) enum Index {
     Memory(Tree),
 }
 
+/// Index files that are kept open during a run; one of a further root is read into memory.
+const MAX_OPEN: usize = 32;
+
+impl Index {
+    fn close(&mut self) {
+        if let Self::File(file) = self {
+            *self = Self::Memory(file.tree().unwrap_or_else(Tree::unread));
+        }
+    }
+}
+
 /// Finds what a command that may write below `roots` must not plant.
 ///
 /// `roots` are canonical; `deny` are the denied paths of the policy. `state` is Ringfence's state directory,
@@ -121,9 +133,13 @@ pub fn search(
         let failed = |source| ProtectedError::Root { path: root.to_path_buf(), source };
         let stat = Stat::of(root).map_err(failed)?;
         if stat.is_dir() {
-            let look = Search { root, settings, state, deadline, survey: &mut survey, report: &mut report }
-                .run(stat)
-                .map_err(failed)?;
+            let mut look =
+                Search { root, settings, state, deadline, survey: &mut survey, report: &mut report }
+                    .run(stat)
+                    .map_err(failed)?;
+            if looks.len() >= MAX_OPEN {
+                look.index.close();
+            }
             looks.push(look);
         }
     }
@@ -202,7 +218,9 @@ impl Search<'_, '_> {
                 self.settings.search_ms,
             ));
         }
-        let Some(state) = self.state else { return Ok(Index::Memory(tree)) };
+        // Without time for the directories there is none for a file that says so either.
+        let hopeless = rebuilt && !refreshed.complete && refreshed.checked <= 1;
+        let Some(state) = self.state.filter(|_| !hopeless) else { return Ok(Index::Memory(tree)) };
         let kept = match old {
             Some(old) if !refreshed.changed && !rebuilt => {
                 if root_only {

@@ -4,48 +4,27 @@
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::fs;
-use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use ringfence_types::PathKind;
 
 use super::executes::executes;
 use super::gitconfig::{self, Variable};
 use super::links::{Target, follow};
+use super::repositories::{
+    Content, Element, Expected, GitDir, Origin, Repositories, Role, linked_work_tree, looks_like_git_dir,
+    read_small,
+};
 use super::roots::Roots;
 use super::settings::UserGit;
 use super::stat::{Stat, found};
 
-/// Longest configuration, pointer file or such that is read, in bytes.
-pub(super) const MAX_FILE: u64 = 1 << 20;
 /// Most git directories that are looked at.
 const MAX_GIT_DIRS: usize = 10_000;
 /// As git's own limit for nested includes.
 const MAX_INCLUDES: usize = 10;
-
-/// What git takes a path for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) enum Role {
-    /// `.git` as a file, which names a git directory elsewhere.
-    GitFile,
-    /// The directory `hooks`.
-    Hooks,
-    /// The directory that `core.hooksPath` names.
-    HooksPath,
-    /// What a symlink in one of those leads to.
-    HookTarget,
-    /// `config`, `config.worktree`.
-    Config,
-    /// A file that a configuration includes, or one of the user's own configuration.
-    Included,
-    /// `info/attributes`.
-    Attributes,
-    /// `commondir`, which names the directory that has hooks and configuration.
-    CommonDir,
-}
 
 /// The names below a git directory that are looked at, relative to it.
 const NAMES: [(Role, &str); 5] = [
@@ -55,71 +34,6 @@ const NAMES: [(Role, &str); 5] = [
     (Role::Attributes, "info/attributes"),
     (Role::CommonDir, "commondir"),
 ];
-
-/// A variable that makes something run.
-pub(super) type Executing = (Vec<u8>, Option<Vec<u8>>);
-
-/// What a small file says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Content {
-    /// Not looked at.
-    Unread,
-    /// The file itself, if it is a pointer.
-    Pointer(Vec<u8>),
-    /// The variables of a configuration that make something run.
-    Config(Vec<Executing>),
-    /// A configuration that can't be read or understood.
-    Unreadable,
-}
-
-/// A path that must not change.
-#[derive(Clone, Debug)]
-pub(super) struct Element {
-    pub(super) role: Role,
-    /// The git directory it belongs to; `None` for the user's own configuration.
-    pub(super) owner: Option<PathBuf>,
-    pub(super) stat: Stat,
-    pub(super) content: Content,
-}
-
-/// A path that would be obeyed if it appeared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Expected {
-    pub(super) role: Role,
-    pub(super) owner: Option<PathBuf>,
-}
-
-/// How a git directory was found.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Origin {
-    /// As `.git` of this directory, or as what that names.
-    Entry(PathBuf),
-    /// A directory that git takes for a repository as it stands.
-    Bare,
-    /// Below `modules` or `worktrees` of this git directory, or as its common directory.
-    Inside(PathBuf),
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct GitDir {
-    pub(super) stat: Stat,
-    pub(super) origin: Origin,
-}
-
-/// All that was found, by canonical path.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Repositories {
-    /// Git directories, those outside the roots included.
-    pub(super) git_dirs: BTreeMap<PathBuf, GitDir>,
-    /// Below the roots.
-    pub(super) elements: BTreeMap<PathBuf, Element>,
-    /// Below the roots.
-    pub(super) expected: BTreeMap<PathBuf, Expected>,
-    /// Symlinks below the roots that lead to one of the above, with its role and owner. `None`: `.git` itself.
-    pub(super) links: BTreeMap<PathBuf, (Option<Role>, Option<PathBuf>)>,
-    /// What could not be looked at.
-    pub(super) notes: BTreeSet<String>,
-}
 
 /// What the configuration of one repository says, its includes taken in.
 #[derive(Clone, Debug, Default)]
@@ -139,6 +53,8 @@ pub(super) struct Survey<'a> {
     /// `core.hooksPath` of the user's own configuration.
     user_hooks: Vec<(Option<PathBuf>, Vec<u8>)>,
     facts: BTreeMap<PathBuf, Facts>,
+    /// Directories whose `.git` was looked at, whether or not there is one.
+    looked: BTreeSet<PathBuf>,
     /// Git directory of each work tree that was looked at.
     work_trees: BTreeMap<PathBuf, PathBuf>,
     pub(super) found: Repositories,
@@ -154,6 +70,7 @@ impl<'a> Survey<'a> {
             home: user.home.as_deref(),
             user_hooks: Vec::new(),
             facts: BTreeMap::new(),
+            looked: BTreeSet::new(),
             work_trees: BTreeMap::new(),
             found: Repositories::default(),
             template_dirs: vec![PathBuf::from("/usr/share/git-core/templates")],
@@ -169,6 +86,9 @@ impl<'a> Survey<'a> {
 
     /// Looks at `.git` of a directory, whatever it is.
     pub(super) fn work_tree(&mut self, dir: &Path) {
+        if !self.looked.insert(dir.to_path_buf()) {
+            return;
+        }
         let entry = dir.join(".git");
         let Some(target) = self.follow(dir, Path::new(".git"), None, None) else { return };
         let Some(stat) = target.stat else { return };
@@ -193,11 +113,11 @@ impl<'a> Survey<'a> {
     /// Looks at the repository that encloses `root` from outside, whose settings may lead back in. Returns its
     /// work tree.
     pub(super) fn enclosing(&mut self, root: &Path) -> Option<PathBuf> {
-        let dir = root.ancestors().find(|dir| matches!(Stat::find(&dir.join(".git")), Ok(Some(_))))?;
-        if dir != root {
-            self.work_tree(dir);
-        }
-        Some(dir.to_path_buf())
+        let found = root.ancestors().find(|dir| {
+            self.work_trees.contains_key(*dir) || matches!(Stat::find(&dir.join(".git")), Ok(Some(_)))
+        })?;
+        self.work_tree(found);
+        Some(found.to_path_buf())
     }
 
     /// Git directory of the work tree `dir`, and the length of its object ids in bytes.
@@ -504,32 +424,4 @@ impl<'a> Survey<'a> {
     pub(super) fn note(&mut self, note: String) {
         self.found.notes.insert(note);
     }
-}
-
-/// The content of a regular file of at most [`MAX_FILE`] bytes; `None` for anything else.
-pub(super) fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
-    // A pipe would block and a device might do anything when opened.
-    let flags =
-        (rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NOCTTY).bits();
-    let file = fs::OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Ok(None);
-    }
-    let mut text = Vec::new();
-    file.take(MAX_FILE + 1).read_to_end(&mut text)?;
-    Ok((text.len() as u64 <= MAX_FILE).then_some(text))
-}
-
-/// What git asks of a git directory (gitrepository-layout(5)), without reading `HEAD`: its content can change
-/// without a trace in the directory.
-pub(super) fn looks_like_git_dir(dir: &Path) -> bool {
-    let has = |name: &str| matches!(Stat::find(&dir.join(name)), Ok(Some(_)));
-    has("HEAD") && (has("objects") && has("refs") || has("commondir"))
-}
-
-/// The work tree of `worktrees/NAME`, from its back link.
-pub(super) fn linked_work_tree(git_dir: &Path) -> Option<PathBuf> {
-    let text = read_small(&git_dir.join("gitdir")).ok()??;
-    let target = follow(git_dir, Path::new(OsStr::from_bytes(text.trim_ascii()))).ok()?;
-    target.path.parent().map(Path::to_path_buf)
 }

@@ -36,7 +36,7 @@ const PSEUDO: [u64; 16] = [
 ];
 
 /// Directories to check before the work is worth more than one thread.
-const PARALLEL: usize = 4096;
+const PARALLEL: usize = 1024;
 
 /// A directory whose entries were read, and that holds a repository.
 #[derive(Debug)]
@@ -188,10 +188,10 @@ impl Walk<'_> {
             let differ = (0..nodes.len()).filter(unread).map(|node| (node, self.state(node))).collect();
             return (differ, nodes.len());
         }
-        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
-        if self.scope.deadline.is_some() || nodes.len() < PARALLEL || threads == 1 {
+        if self.scope.deadline.is_some() || nodes.len() < PARALLEL {
             return self.check_range(0..nodes.len());
         }
+        let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
         let share = nodes.len().div_ceil(threads);
         let ranges = (0..threads).map(|n| n * share..((n + 1) * share).min(nodes.len()));
         std::thread::scope(|scope| {

@@ -1,8 +1,11 @@
-//! What is watched during a run (inotify(7)).
+//! What is watched during a run.
 //!
 //! A mount in the box is gone as soon as a program outside replaces what it lies on: the rule protects the old
 //! inode, and the new one is writable. No mount can prevent that, nor a name from appearing in a directory that
 //! must stay writable. Both are seen here, at the time, and again by the look after the run.
+//!
+//! A run starts without inotify(7): the kernel needs several milliseconds to take an instance down, more than
+//! most commands last. What happened before it is set is seen when it is, by comparison.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::{OsStr, OsString};
@@ -11,21 +14,28 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ringfence_types::FileId;
+use rustix::event::Timespec;
 use rustix::fs::inotify::{self, CreateFlags, ReadFlags, WatchFlags};
 use rustix::io::Errno;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, timerfd_create, timerfd_settime,
+};
 
 use super::names::NameState;
+use super::repositories::Role;
 use super::search::Snapshot;
 use super::stat::Stat;
-use super::survey::Role;
 
 /// Most paths that are watched; those nearest to the roots come first. The user's own limit is
 /// `fs.inotify.max_user_watches`.
 const MAX_WATCHES: usize = 512;
 /// Most events taken at once, so that a box that makes them without end can't hold its supervisor up.
 const MAX_EVENTS: usize = 1024;
+/// Time from the start of a run until inotify is set, or between comparisons without it.
+const INTERVAL: Duration = Duration::from_millis(250);
 
 /// What has to be watched while the command runs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -126,7 +136,7 @@ impl WatchList {
         list.finish()
     }
 
-    /// Number of watches that [`Watch::new`] sets.
+    /// Number of paths that a [`Watch`] watches.
     pub fn len(&self) -> usize {
         self.items.len()
     }
@@ -175,7 +185,8 @@ impl Builder {
 /// A watch in force. Poll [`Self::fd`] for reading and call [`Self::drain`] when it is ready.
 #[derive(Debug)]
 pub struct Watch {
-    fd: OwnedFd,
+    timer: OwnedFd,
+    inotify: Option<OwnedFd>,
     items: Vec<Item>,
     /// Items by watch descriptor: two paths may be one inode.
     by_descriptor: HashMap<i32, Vec<usize>>,
@@ -185,28 +196,66 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Sets the watches; `None` if there is nothing to watch. Call it before the command starts.
+    /// Starts to watch; `None` if there is nothing to watch. What is to be seen during the first quarter of a
+    /// second is seen at its end.
     ///
     /// # Errors
-    /// The system's answer if the user has too many inotify instances (`fs.inotify.max_user_instances`, 128 by
-    /// default) or the process too many descriptors. That is no reason not to run: the look after the run finds
-    /// what the watch would have seen, only later. A path that can't be watched is no error; see
-    /// [`Self::unwatched`].
+    /// The system's answer to timerfd_create(2). That the user has too many inotify instances
+    /// (`fs.inotify.max_user_instances`) is no error: everything is compared four times a second instead.
     pub fn new(list: &WatchList) -> io::Result<Option<Self>> {
+        Self::with_interval(list, INTERVAL)
+    }
+
+    /// [`Self::new`] with another time than a quarter of a second.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn with_interval(list: &WatchList, interval: Duration) -> io::Result<Option<Self>> {
         if list.is_empty() {
             return Ok(None);
         }
-        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
-        let mut watch = Self {
-            fd,
+        let flags = TimerfdFlags::NONBLOCK | TimerfdFlags::CLOEXEC;
+        let timer = timerfd_create(TimerfdClockId::Monotonic, flags)?;
+        let interval = Timespec::try_from(interval).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let times = Itimerspec { it_interval: interval, it_value: interval };
+        timerfd_settime(&timer, TimerfdTimerFlags::empty(), &times)?;
+        Ok(Some(Self {
+            timer,
+            inotify: None,
             items: list.items.clone(),
             by_descriptor: HashMap::new(),
             reported: BTreeSet::new(),
             pending: Vec::new(),
             unwatched: list.skipped,
-        };
-        for at in 0..watch.items.len() {
-            let item = &watch.items[at];
+        }))
+    }
+
+    /// Readable when there is something to [`Self::drain`]. It may be another one after each call of that.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.inotify.as_ref().unwrap_or(&self.timer).as_fd()
+    }
+
+    /// How many paths are not watched: more than a run watches, or more than the user may
+    /// (`fs.inotify.max_user_watches`). The look after the run covers them.
+    pub fn unwatched(&self) -> usize {
+        self.unwatched
+    }
+
+    /// What happened since the last call. Never blocks; each event is reported once.
+    pub fn drain(&mut self) -> Vec<WatchEvent> {
+        let mut expirations = [0; 8];
+        if self.inotify.is_none() && rustix::io::read(&self.timer, &mut expirations).is_ok() {
+            self.set();
+            self.compare();
+        }
+        self.events();
+        std::mem::take(&mut self.pending)
+    }
+
+    /// Sets the inotify watches. Without an instance, the timer goes on.
+    fn set(&mut self) {
+        let Ok(fd) = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC) else { return };
+        for (at, item) in self.items.iter().enumerate() {
             let mut flags = WatchFlags::DONT_FOLLOW | WatchFlags::MASK_ADD;
             if let Some((_, is_dir)) = item.held {
                 flags |= WatchFlags::MOVE_SELF | WatchFlags::DELETE_SELF;
@@ -214,32 +263,34 @@ impl Watch {
                 flags.set(WatchFlags::ATTRIB, !is_dir);
             }
             flags.set(WatchFlags::CREATE | WatchFlags::MOVED_TO, !item.names.is_empty());
-            match inotify::add_watch(&watch.fd, &item.path, flags) {
-                Ok(descriptor) => watch.by_descriptor.entry(descriptor).or_default().push(at),
-                Err(Errno::NOENT) => watch.gone(at),
-                Err(_) => watch.unwatched += 1,
+            match inotify::add_watch(&fd, &item.path, flags) {
+                Ok(descriptor) => self.by_descriptor.entry(descriptor).or_default().push(at),
+                // What is gone is reported by the comparison.
+                Err(Errno::NOENT) => {}
+                Err(_) => self.unwatched += 1,
             }
         }
-        Ok(Some(watch))
+        self.inotify = Some(fd);
     }
 
-    /// Readable when there is something to [`Self::drain`].
-    pub fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+    /// Compares everything with what it was before the run.
+    fn compare(&mut self) {
+        for at in 0..self.items.len() {
+            self.gone(at);
+            for (path, what) in self.items[at].names.values().cloned().collect::<Vec<_>>() {
+                if matches!(Stat::find(&path), Ok(Some(_))) {
+                    self.report(WatchEvent::Appeared { path, what });
+                }
+            }
+        }
     }
 
-    /// How many paths are not watched: more than a run watches, or more than the user may. The look after the
-    /// run covers them.
-    pub fn unwatched(&self) -> usize {
-        self.unwatched
-    }
-
-    /// What happened since the last call. Never blocks; each event is reported once.
-    pub fn drain(&mut self) -> Vec<WatchEvent> {
+    fn events(&mut self) {
+        let Some(fd) = &self.inotify else { return };
         let mut buffer = [MaybeUninit::uninit(); 4096];
         let mut raw = Vec::new();
         let mut overflow = false;
-        let mut reader = inotify::Reader::new(&self.fd, &mut buffer);
+        let mut reader = inotify::Reader::new(fd, &mut buffer);
         while raw.len() < MAX_EVENTS {
             match reader.next() {
                 Ok(event) => {
@@ -266,7 +317,6 @@ impl Watch {
                 }
             }
         }
-        std::mem::take(&mut self.pending)
     }
 
     fn appeared(&mut self, at: usize, name: &OsStr) {

@@ -5,8 +5,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use super::links::follow;
+use super::repositories::{linked_work_tree, looks_like_git_dir, read_small};
 use super::stat::Stat;
-use super::survey::{linked_work_tree, looks_like_git_dir, read_small};
 
 /// The common git directory of the linked work tree `root` (git-worktree(1)), to be granted as a writable root.
 ///

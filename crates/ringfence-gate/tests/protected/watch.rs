@@ -1,17 +1,31 @@
 //! What is seen during a run.
 
-use std::fs;
+use std::fs::{self, File};
 use std::os::unix::fs::symlink;
 use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
 
 use ringfence_gate::protected::{Appearance, Found, Watch, WatchEvent};
 use ringfence_types::PathKind;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 use crate::support::{Place, git, repository};
 
+/// A watch that is in force.
 fn watch(found: &Found) -> Watch {
-    Watch::new(&found.watch).unwrap().unwrap()
+    let mut watch = Watch::with_interval(&found.watch, Duration::from_millis(1)).unwrap().unwrap();
+    wait(&watch);
+    assert_eq!(watch.drain(), []);
+    watch
+}
+
+#[track_caller]
+fn wait(watch: &Watch) {
+    let fd = watch.fd();
+    let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec { tv_sec: 10, tv_nsec: 0 }));
+    assert_eq!(ready, Ok(1));
 }
 
 fn lost(path: &Path) -> WatchEvent {
@@ -29,9 +43,7 @@ fn git_outside_replaces_the_configuration() {
     assert_eq!(watch.unwatched(), 0);
     assert!(watch.drain().is_empty());
     place.git(&["config", "a.b", "c"]);
-    let fd = watch.fd();
-    let ready = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec { tv_sec: 5, tv_nsec: 0 }));
-    assert_eq!(ready, Ok(1));
+    wait(&watch);
     let events = watch.drain();
     assert_eq!(events, [lost(&place.path(".git/config"))]);
     assert_eq!(events[0].lost_mount(), Some(&*place.path(".git/config")));
@@ -110,11 +122,55 @@ fn a_repository_that_appears_at_the_root() {
 }
 
 #[test]
-fn what_is_gone_before_the_watch_is_set() {
+fn what_happens_before_the_watch_is_set() {
     let place = Place::repository();
     let found = place.search();
-    fs::remove_file(place.path(".git/config")).unwrap();
-    assert_eq!(watch(&found).drain(), [lost(&place.path(".git/config"))]);
+    let mut watch = Watch::with_interval(&found.watch, Duration::from_millis(50)).unwrap().unwrap();
+    place.git(&["config", "a.b", "c"]);
+    fs::remove_dir_all(place.path(".git/hooks")).unwrap();
+    place.write(".git/commondir", "");
+    wait(&watch);
+    let mut events = watch.drain();
+    events.sort();
+    assert_eq!(
+        events,
+        [
+            lost(&place.path(".git/config")),
+            lost(&place.path(".git/hooks")),
+            appeared(&place.path(".git/commondir"), Appearance::Obeyed)
+        ]
+    );
+    // From then on at once.
+    place.write(".envrc", "");
+    assert_eq!(watch.drain(), [appeared(&place.path(".envrc"), Appearance::Name)]);
+}
+
+/// Each user may have 128 instances or so, and each process so many descriptors; there may be more runs.
+#[test]
+fn without_inotify_everything_is_compared_again_and_again() {
+    if std::env::var_os("WITHOUT_INOTIFY").is_none() {
+        // The limit is the whole process's.
+        let test = "watch::without_inotify_everything_is_compared_again_and_again";
+        let output = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", test])
+            .env("WITHOUT_INOTIFY", "1")
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        return assert!(output.status.success() && text.contains("1 passed"), "{text}");
+    }
+    let place = Place::repository();
+    let found = place.search();
+    let mut watch = Watch::with_interval(&found.watch, Duration::from_millis(1)).unwrap().unwrap();
+    let limit = Rlimit { current: Some(64), maximum: Some(64) };
+    setrlimit(Resource::Nofile, limit).unwrap();
+    let taken: Vec<_> = std::iter::from_fn(|| File::open("/dev/null").ok()).collect();
+    wait(&watch);
+    assert_eq!(watch.drain(), []);
+    fs::rename(place.path(".git/config"), place.path(".git/other")).unwrap();
+    wait(&watch);
+    assert_eq!(watch.drain(), [lost(&place.path(".git/config"))]);
+    drop(taken);
 }
 
 #[test]
