@@ -1,3 +1,4 @@
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use ringfence_types::{Excess, ResolvedPolicy, SandboxCapabilities, SandboxComman
 use crate::approval::ApprovalOutcome;
 use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::driver::{RunLimits, RunParts};
-use crate::protected::{self, Findings, Quarantined, Snapshot, WatchEvent};
+use crate::protected::{self, Findings, Pending, Quarantined, Snapshot, WatchEvent};
 use crate::resolve::{Host, RunEnd};
 use crate::sessions::SessionWorkspace;
 
@@ -223,13 +224,23 @@ impl ApprovedRun {
     }
 
     /// What has to be done when the tree is dead. To be taken before a driver takes the run.
+    /// It leaves a note for the next start, which looks instead if this process dies before.
     pub fn after(&self) -> AfterRun {
-        AfterRun {
+        let mut after = AfterRun {
             session: Arc::clone(&self.session),
             snapshot: self.resolved.snapshot.clone(),
             host: Arc::clone(&self.host),
             end: self.resolved.pins.end(),
+            pending: None,
+        };
+        if let Some(snapshot) = &after.snapshot {
+            let pending = Pending::begin(snapshot, &after.directory(), &self.host.state);
+            after.pending = pending.unwrap_or_else(|error| {
+                tracing::warn!(%error, "cannot note that a run is under way: a crash would hide what it plants");
+                None
+            });
         }
+        after
     }
 
     /// Takes the run apart, for a driver.
@@ -247,6 +258,8 @@ pub struct AfterRun {
     snapshot: Option<Arc<Snapshot>>,
     host: Arc<Host>,
     end: Arc<RunEnd>,
+    /// Gone with this value: there is nothing left to look at then.
+    pending: Option<Pending>,
 }
 
 impl AfterRun {
@@ -268,7 +281,10 @@ impl AfterRun {
 
     /// Moves what offends into the session's quarantine, below Ringfence's home.
     pub fn quarantine(&self, findings: &Findings) -> Quarantined {
-        let directory = self.host.home.join("quarantine").join(self.session.id().directory_name());
-        protected::quarantine(findings, &directory, &self.host.state)
+        protected::quarantine(findings, &self.directory(), &self.host.state)
+    }
+
+    fn directory(&self) -> PathBuf {
+        self.host.home.join("quarantine").join(self.session.id().directory_name())
     }
 }

@@ -42,12 +42,16 @@ pub(super) struct Note {
 }
 
 impl Pending {
-    /// Writes the note down. Call it before the command starts, and drop it when [`super::final_look`] and
-    /// [`super::quarantine`] are done. `quarantine` is where a look after a crash would move things.
+    /// Writes the note down; `None` if the command can write nowhere. Call it before the command starts, and
+    /// drop it when [`super::final_look`] and [`super::quarantine`] are done. `quarantine` is where a look after
+    /// a crash would move things.
     ///
     /// # Errors
     /// The system's answer if the note can't be written.
-    pub fn begin(snapshot: &Snapshot, quarantine: &Path, state: &Path) -> io::Result<Self> {
+    pub fn begin(snapshot: &Snapshot, quarantine: &Path, state: &Path) -> io::Result<Option<Self>> {
+        if snapshot.looks.is_empty() {
+            return Ok(None);
+        }
         let paths =
             |paths: &mut dyn Iterator<Item = &PathBuf>| paths.map(|path| path.as_path().into()).collect();
         let repositories = &snapshot.repositories;
@@ -65,7 +69,7 @@ impl Pending {
         let (path, file) = journal::create(state, "run")?;
         let pending = Self { path, file };
         (&pending.file).write_all(&serde_json::to_vec(&note)?)?;
-        Ok(pending)
+        Ok(Some(pending))
     }
 
     /// The descriptor whose copies keep the note locked.

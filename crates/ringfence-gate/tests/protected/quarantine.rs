@@ -251,7 +251,7 @@ fn crash_site() -> Option<Place> {
 fn the_start_after_a_crash_looks_at_what_was_left() {
     if let Some(place) = crash_site() {
         let found = place.search();
-        let pending = Pending::begin(&found.snapshot, &directory(&place), &place.state).unwrap();
+        let pending = Pending::begin(&found.snapshot, &directory(&place), &place.state).unwrap().unwrap();
         script(&place.path("deep/new/.git/hooks/pre-commit"));
         place.write(".git/commondir", "../x\n");
         place.write("deep/new/.git/config", "[alias]\n\tx = !y\n");
@@ -297,7 +297,7 @@ fn a_run_that_goes_on_is_left_alone() {
 fn the_start_after_a_crash_waits_for_the_box_to_die() {
     if let Some(place) = crash_site() {
         let found = place.search();
-        let pending = Pending::begin(&found.snapshot, &directory(&place), &place.state).unwrap();
+        let pending = Pending::begin(&found.snapshot, &directory(&place), &place.state).unwrap().unwrap();
         // The box lives on for a while with a copy of the lock.
         let lock = rustix::io::dup(pending.lock()).unwrap();
         let hook = place.path("new/.git/hooks");
