@@ -13,10 +13,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ringfence::{
-    ApprovalGate, ApprovalOutcome, DriverError, DriverOutput, HookContext, HookDecision, LayerReport,
-    MockSandbox, NetworkPolicy, RunOptions, Sandbox, SandboxBeforeHook, SandboxCapabilities, SandboxCommand,
-    SandboxError, SessionId, SessionSettings, SessionStart, Step, WorkspaceSandbox, build_sandbox,
-    current_session, invoke_with_session_trace, session_directory, spawn_in_session,
+    ApprovalGate, ApprovalOutcome, Denial, DenialKind, DenialSource, DriverError, DriverOutput, HookContext,
+    HookDecision, LayerReport, MockSandbox, NetworkPolicy, OutputFloor, RunOptions, Sandbox,
+    SandboxBeforeHook, SandboxCapabilities, SandboxCommand, SandboxError, SessionId, SessionSettings,
+    SessionStart, Stdio, Step, WorkspaceSandbox, build_sandbox, current_session, invoke_with_session_trace,
+    session_directory, spawn_in_session,
 };
 use support::{FakeDriver, FakeRequester, Ledger, Reply, World};
 
@@ -312,6 +313,40 @@ async fn every_error_of_the_driver_has_its_kind_and_one_record() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn output_passes_the_floor_and_is_searched_for_denials_only_if_captured() {
+    let mut world = World::new();
+    world.config.output = OutputFloor::all();
+    let sandbox = sandbox(&world);
+    let stderr =
+        format!("touch: cannot touch '/etc/x': Read-only file system\nghp_{}\n", "a".repeat(36)).into_bytes();
+    let failed = || DriverOutput { exit_code: Some(1), stderr: stderr.clone(), ..DriverOutput::default() };
+    for (stdio, guesses) in [(Stdio::Capture, 1), (Stdio::Inherit, 0)] {
+        world.driver.reply(Reply::Output(failed()));
+        let output = sandbox.execute(SandboxCommand { stdio, ..command("a") }).await.unwrap();
+        assert!(output.stderr.ends_with(b"[redacted: GitHub token]\n"));
+        assert_eq!(output.denials.len(), guesses, "{stdio:?}");
+    }
+    let known = Denial {
+        kind: DenialKind::Write,
+        target: "/etc/x".into(),
+        allow_with: None,
+        source: DenialSource::Landlock,
+        certain: true,
+    };
+    world.driver.reply(Reply::Output(DriverOutput { denials: vec![known.clone()], ..failed() }));
+    assert_eq!(
+        sandbox.execute(command("a")).await.unwrap().denials,
+        [known],
+        "what is certain needs no guess"
+    );
+    world.driver.reply(Reply::Output(DriverOutput { exit_code: Some(0), ..failed() }));
+    assert!(sandbox.execute(command("a")).await.unwrap().denials.is_empty(), "nothing failed");
+    world.driver.reply(Reply::Error(DriverError::Timeout { output: Box::new(failed()) }));
+    let error = sandbox.execute(command("a")).await.unwrap_err();
+    assert!(error.output().unwrap().stderr.ends_with(b"[redacted: GitHub token]\n"));
 }
 
 #[tokio::test]

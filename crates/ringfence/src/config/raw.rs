@@ -82,6 +82,8 @@ const CATEGORIES: [(&str, Category); 4] = [
     ("dangerous", Category::Dangerous),
     ("admin", Category::Admin),
 ];
+/// Syntax errors that are reported; a hostile text may have one on each line.
+const MAX_ERRORS: usize = 100;
 /// Names that `--profile` gives a meaning of their own.
 const RESERVED: [&str; 2] = ["auto", "none"];
 const DAY: u64 = 24 * 60 * 60;
@@ -95,7 +97,7 @@ pub(crate) fn parse(text: &str) -> Result<RawConfig, Vec<Problem>> {
     let (table, errors) = DeTable::parse_recoverable(text);
     if !errors.is_empty() {
         // After a syntax error the rest may be read wrongly: its problems would mislead.
-        errors.iter().for_each(|error| problems.syntax(error));
+        errors.iter().take(MAX_ERRORS).for_each(|error| problems.syntax(error));
         return Err(problems.into_sorted());
     }
     let mut root = Reader::root(&problems, table.get_ref());

@@ -339,3 +339,20 @@ fn errors_are_one_line_and_hints_are_apart() {
     let default = RateLimitConfig::default();
     assert_eq!(files.host.home().map(SandboxConfig::new).unwrap().rate_limit, default);
 }
+
+/// On a thread with a usual stack: a text of the largest size must not exhaust it.
+#[test]
+fn deep_nesting_is_an_error_and_no_crash() {
+    let size = WORKSPACE_LIMIT as usize;
+    for text in [
+        format!("a = {}", "[".repeat(size - 8)),
+        format!("a = {}", "{a=".repeat(size / 3 - 8)),
+        format!("{}a = 1", "a.".repeat(size / 2 - 8)),
+        format!("[{}a]\n", "a.".repeat(size / 2 - 8)),
+        format!("[[{}a]]\n", "a.".repeat(size / 2 - 8)),
+        "[a]\n".repeat(size / 4),
+    ] {
+        let files = Files::new(None, Some(&text));
+        assert!(matches!(files.load(), Err(ConfigError::Invalid { .. })), "{:.20}", text);
+    }
+}

@@ -86,7 +86,10 @@ impl World {
         let options = RunOptions {
             mode: Some(mode),
             profiles: profiles.iter().map(|name| name.parse::<ProfileChoice>().unwrap()).collect(),
-            env: vec![[OsStr::new("HOME="), home.as_os_str()].join(OsStr::new(""))],
+            env: vec![
+                [OsStr::new("HOME="), home.as_os_str()].join(OsStr::new("")),
+                "PATH=/usr/bin:/bin".into(),
+            ],
             ..RunOptions::default()
         };
         let settings = SessionSettings::resolve(&config, &host, &work, &options).unwrap();
