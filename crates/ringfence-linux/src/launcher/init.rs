@@ -56,6 +56,9 @@ pub(super) fn run(
 
     request.fault_point(Step::Init)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
+    // PID 1 leads the box's session, so that the target's process group isn't orphaned: the kernel lets nobody stop
+    // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
+    rustix::process::setsid().on(Step::Init, "session")?;
     let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
     let mounts = rustix::fs::open(MOUNT_TABLE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
@@ -164,8 +167,6 @@ fn inner_terminal(control: &OwnedFd) -> StepResult<InnerTerminal> {
         Some(Order::GoBackground) => false,
         _ => return Err(Errno::PIPE).on(Step::Init, "the supervisor"),
     };
-    // PID 1 leads the terminal's session, so that the target's process group isn't orphaned and can be stopped.
-    rustix::process::setsid().at(Step::Init)?;
     rustix::process::ioctl_tiocsctty(&slave).on(Step::Init, path)?;
     Ok(InnerTerminal { slave, foreground })
 }

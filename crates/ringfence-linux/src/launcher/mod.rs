@@ -12,7 +12,7 @@
 //! | *proc* | PID 1 | a fresh `/proc`, no more user namespaces, its risky parts covered |
 //! | *pivot* | PID 1 | the new root becomes the root, the old one is detached |
 //! | *loopback* | PID 1 | host name set, `lo` up |
-//! | *init* | PID 1 | non-dumpable, inner terminal, the target forked; then reaps without rights of its own |
+//! | *init* | PID 1 | non-dumpable, a new session, inner terminal, the target forked; then reaps without rights of its own |
 //! | *limits* | target | resource limits, terminal, standard streams, working directory |
 //! | *caps* | target | no_new_privs, every capability dropped |
 //! | *landlock* | target | one ruleset |

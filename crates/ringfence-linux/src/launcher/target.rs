@@ -54,19 +54,14 @@ pub(super) fn run(
     Err(exec(request))
 }
 
-/// With a terminal: a process group of its own in PID 1's session. Without: a new session.
+/// A process group of its own in PID 1's session, in the foreground of the inner terminal if it is to start there.
 fn session(terminal: Option<&InnerTerminal>) -> StepResult<()> {
-    match terminal {
-        None => rustix::process::setsid().map(drop).on(Step::Limits, "session"),
-        Some(terminal) => {
-            rustix::process::setpgid(None, None).on(Step::Limits, "process group")?;
-            if !terminal.foreground {
-                return Ok(());
-            }
-            // Every signal is blocked still, so taking the foreground can't stop us.
-            rustix::termios::tcsetpgrp(&terminal.slave, rustix::process::getpid())
-                .on(Step::Limits, "terminal")
-        }
+    rustix::process::setpgid(None, None).on(Step::Limits, "process group")?;
+    match terminal.filter(|terminal| terminal.foreground) {
+        None => Ok(()),
+        // Every signal is blocked still, so taking the foreground can't stop us.
+        Some(terminal) => rustix::termios::tcsetpgrp(&terminal.slave, rustix::process::getpid())
+            .on(Step::Limits, "terminal"),
     }
 }
 
