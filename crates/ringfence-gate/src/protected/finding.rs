@@ -54,7 +54,7 @@ pub enum FindingKind {
     NewName,
     /// A protected name that git tracks, and that is therefore writable, changed.
     TrackedName,
-    /// A denied path that did not exist appeared.
+    /// A denied path that did not exist appeared. Offends: no mount can cover what is not there.
     DeniedAppeared,
     /// Something that git obeys appeared during the run and was gone at its end.
     Transient,
@@ -68,13 +68,9 @@ impl FindingKind {
             | Self::Configuration { .. }
             | Self::UnreadableConfiguration
             | Self::Redirection
-            | Self::Link => true,
-            Self::LostMount
-            | Self::Changed
-            | Self::NewName
-            | Self::TrackedName
-            | Self::DeniedAppeared
-            | Self::Transient => false,
+            | Self::Link
+            | Self::DeniedAppeared => true,
+            Self::LostMount | Self::Changed | Self::NewName | Self::TrackedName | Self::Transient => false,
         }
     }
 

@@ -9,7 +9,7 @@ use std::ffi::{CStr, OsStr};
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
@@ -196,12 +196,10 @@ pub(super) fn replace(
     let path = location(state, root);
     let unique = format!("tmp-{}-{}", std::process::id(), COUNTER.fetch_add(1, Ordering::Relaxed));
     let temporary = path.with_extension(unique);
-    let create =
-        || fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&temporary);
-    let mut file = match create() {
+    let mut file = match files::private_file(&temporary) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            fs::DirBuilder::new().recursive(true).mode(0o700).create(state.join("protected"))?;
-            create()?
+            files::private_directory(&state.join("protected"))?;
+            files::private_file(&temporary)?
         }
         result => result?,
     };

@@ -4,7 +4,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -108,11 +107,10 @@ pub(super) fn create(state: &Path, kind: &str) -> io::Result<(PathBuf, File)> {
     loop {
         let number = COUNTER.fetch_add(1, Ordering::Relaxed);
         let path = dir.join(format!("{kind}-{}-{number}.json", std::process::id()));
-        let open = || fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
-        let file = match open() {
+        let file = match files::private_file(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                fs::DirBuilder::new().recursive(true).mode(0o700).create(&dir)?;
-                open()
+                files::private_directory(&dir)?;
+                files::private_file(&path)
             }
             result => result,
         };

@@ -55,4 +55,4 @@ pub use quarantine::{Moved, QuarantineError, Quarantined, quarantine, recover};
 pub use search::{Found, ProtectedError, SearchReport, Snapshot, search};
 pub use settings::{GitProtection, Settings, UserGit};
 pub use watch::{Appearance, Watch, WatchEvent, WatchList};
-pub use worktree::{common_dir_grants, enclosing_git_dir};
+pub use worktree::{common_dir_grants, enclosing_git_dir, git_dir_around};

@@ -5,13 +5,13 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use ringfence_types::PathKind;
 use rustix::fs::{
-    AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, chmodat, fchmod, fchown, openat, openat2,
+    AtFlags, Gid, Mode, OFlags, RenameFlags, ResolveFlags, Uid, fchmod, fchown, openat, openat2,
     renameat_with, unlinkat,
 };
 use rustix::io::Errno;
@@ -292,12 +292,7 @@ fn move_away(planned: &Move, parent: &OwnedFd, from: &Path) -> Result<PathBuf, Q
         if let Ok(dir) = open_root(&target)
             && renameat_with(parent, &name, &dir, &new_name, RenameFlags::NOREPLACE).is_ok()
         {
-            if File::open(target.join(&new_name))
-                .is_ok_and(|file| file.metadata().is_ok_and(|data| data.is_file()))
-            {
-                // Nobody runs it by mistake.
-                let _ = chmodat(&dir, &new_name, Mode::RUSR | Mode::WUSR, AtFlags::empty());
-            }
+            disarm(&dir, &new_name);
             let _ = rustix::fs::fsync(parent);
             let _ = File::open(&target).and_then(|dir| dir.sync_all());
             return Ok(target.join(new_name));
@@ -315,6 +310,16 @@ fn move_away(planned: &Move, parent: &OwnedFd, from: &Path) -> Result<PathBuf, Q
         }
     }
     Err(failed(Errno::EXIST.into()))
+}
+
+/// Nobody is to run what was moved away by mistake. The file itself only: a symlink or a second name of it leads to
+/// something that is not ours.
+fn disarm(dir: &OwnedFd, name: &Path) {
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let Ok(file) = openat(dir, name, flags, Mode::empty()).map(File::from) else { return };
+    if file.metadata().is_ok_and(|data| data.is_file() && data.nlink() == 1) {
+        let _ = fchmod(file.as_fd(), Mode::RUSR | Mode::WUSR);
+    }
 }
 
 fn put_copy(rewrite: &Rewrite, parent: &OwnedFd, name: &Bytes) -> io::Result<()> {

@@ -44,3 +44,12 @@ pub fn enclosing_git_dir(root: &Path, path: &Path) -> Option<PathBuf> {
     let is_git_dir = |dir: &&Path| dir.file_name() == Some(OsStr::new(".git")) || looks_like_git_dir(dir);
     path.ancestors().take_while(below).filter(|dir| *dir != root).find(is_git_dir).map(Path::to_path_buf)
 }
+
+/// The git directory that the canonical `path` is or lies in. A bare repository as such is none: it is a root of
+/// its own, with what git obeys in it protected like anywhere.
+pub fn git_dir_around(path: &Path) -> Option<PathBuf> {
+    let is_git_dir = |dir: &&Path| {
+        dir.file_name() == Some(OsStr::new(".git")) || (*dir != path && looks_like_git_dir(dir))
+    };
+    path.ancestors().find(is_git_dir).map(Path::to_path_buf)
+}

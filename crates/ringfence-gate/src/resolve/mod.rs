@@ -57,6 +57,14 @@ pub enum ResolveError {
     /// A writable root that more than one project shares.
     #[error("{} is too wide to be a writable root", .0.display())]
     DangerousRoot(PathBuf),
+    /// A writable root inside a git directory, whose hooks and configuration would lie open.
+    #[error("{} lies in the git directory {} and cannot be a writable root", .root.display(), .git.display())]
+    InsideGit {
+        /// As resolved.
+        root: PathBuf,
+        /// The git directory.
+        git: PathBuf,
+    },
     /// Not a listening socket's path.
     #[error("{} is not a socket", .0.display())]
     NotASocket(PathBuf),
@@ -84,6 +92,7 @@ impl ResolveError {
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::DangerousRoot(_) => Some("choose a project directory, or force it (`--force-root`)"),
+            Self::InsideGit { .. } => Some("choose the work tree; git itself can write what it needs there"),
             Self::ParentComponent(_) => Some("write the path without `..`"),
             Self::RingfenceHome(_) => Some("choose a directory outside of it"),
             Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),
@@ -132,24 +141,29 @@ pub(crate) fn resolve(
     let mut grants =
         Grants { host, root: &root.path.path, resolver: &resolver, pins: Pins::new(&host.budget) };
     let read = grants.list(&request.fs_read, |_| Ok(()))?;
-    let writable = |found: &Found| {
-        let dangerous =
-            !session.force_root && roots::is_dangerous(&found.path.path, host.user_home.as_deref());
-        if dangerous { Err(ResolveError::DangerousRoot(found.path.path.clone())) } else { Ok(()) }
-    };
     let mut asked = request.fs_write.clone();
+    let mut repositories = Vec::new();
     if request.workspace == WorkspaceAccess::Write {
         // Whoever may write a linked work tree may write its repository, or git could do nothing there.
-        asked.extend(protected::common_dir_grants(&root.path.path));
+        repositories = protected::common_dir_grants(&root.path.path);
+        asked.extend(repositories.iter().cloned());
     }
-    let write = grants.list(&asked, writable)?;
+    let check = |path: &Path| {
+        if !session.force_root && roots::is_dangerous(path, host.user_home.as_deref()) {
+            return Err(ResolveError::DangerousRoot(path.to_path_buf()));
+        }
+        match protected::git_dir_around(path).filter(|_| !repositories.iter().any(|own| own == path)) {
+            Some(git) => Err(ResolveError::InsideGit { root: path.to_path_buf(), git }),
+            None => Ok(()),
+        }
+    };
+    let write = grants.list(&asked, |found| check(&found.path.path))?;
     let unix_sockets = grants.list(&request.unix_sockets, |found| match found.file_type {
         Some(FileType::Socket) => Ok(()),
         _ => Err(ResolveError::NotASocket(found.path.path.clone())),
     })?;
-    let dangerous = !session.force_root && roots::is_dangerous(&root.path.path, host.user_home.as_deref());
-    if request.workspace == WorkspaceAccess::Write && dangerous {
-        return Err(ResolveError::DangerousRoot(root.path.path.clone()));
+    if request.workspace == WorkspaceAccess::Write {
+        check(&root.path.path)?;
     }
 
     let named: HashSet<&Path> =
@@ -235,8 +249,10 @@ fn denials(
     let mut deny = request.fs_deny.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
     if let Some(Inherited { capabilities, policy }) = inherited {
         // A symlink that is re-pointed during the session takes its old target along as denied.
-        let now = capabilities.fs_deny.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
-        let known: HashSet<&Path> = now.iter().map(|path| path.path.as_path()).collect();
+        let asked: HashSet<&PathBuf> = request.fs_deny.iter().collect();
+        let unasked = capabilities.fs_deny.iter().filter(|path| !asked.contains(path));
+        let now = unasked.map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let known: HashSet<&Path> = deny.iter().chain(&now).map(|path| path.path.as_path()).collect();
         let frozen = policy.deny.iter().map(|path| &path.path).filter(|path| !known.contains(path.as_path()));
         let then = frozen.map(resolve).collect::<Result<Vec<_>, _>>()?;
         deny.extend(now.into_iter().chain(then).filter(|path| !named.contains(path.path.as_path())));
