@@ -1,8 +1,8 @@
-//! Directories that are Ringfence's own.
+//! Directories and files that are Ringfence's own.
 
-use std::fs::{DirBuilder, Permissions};
+use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ringfence_types::Owner;
@@ -24,6 +24,13 @@ pub(crate) fn private_directory(path: &Path) -> io::Result<PathBuf> {
         Err(error) => return Err(error),
     }
     path.canonicalize()
+}
+
+/// Creates a file with mode 0600, whatever the umask, opened for reading and writing. It must not exist.
+pub(crate) fn private_file(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
+    file.set_permissions(Permissions::from_mode(0o600))?;
+    Ok(file)
 }
 
 /// Where root runs a command as the workspace's owner, that owner has to be able to use the directory.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use ringfence_types::FileId;
-use rustix::fs::{AtFlags, OFlags, StatxFlags};
+use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
 
 /// The identity of what a descriptor refers to (statx(2)). Works on `O_PATH` descriptors.
 ///
@@ -15,15 +15,19 @@ use rustix::fs::{AtFlags, OFlags, StatxFlags};
 /// # Errors
 /// The system's answer to statx(2).
 pub fn of_fd(fd: impl AsFd) -> io::Result<FileId> {
-    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?;
+    Ok(of_stat(&rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::INO | StatxFlags::BTIME)?))
+}
+
+/// The identity in what statx(2) has said. It must have been asked for inode number and birth time.
+pub(crate) fn of_stat(stat: &Statx) -> FileId {
     let birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
-    Ok(FileId {
+    FileId {
         dev: rustix::fs::makedev(stat.stx_dev_major, stat.stx_dev_minor),
         ino: stat.stx_ino,
         birth: birth
             .then(|| i128::from(stat.stx_btime.tv_sec) * 1_000_000_000 + i128::from(stat.stx_btime.tv_nsec)),
         handle: None,
-    })
+    }
 }
 
 /// The identity of what lies at a canonical path: a symlink at its end is not followed.

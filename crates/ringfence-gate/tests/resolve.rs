@@ -275,3 +275,16 @@ async fn ten_thousand_grants_are_resolved_with_few_descriptors() {
     assert!(held <= 520, "{held} descriptors held");
     assert!(bound.policy().read.iter().all(|path| path.id.is_some()), "identity carries the rest");
 }
+#[tokio::test]
+async fn the_first_command_of_a_session_means_what_a_later_one_does() {
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().canonicalize().unwrap();
+    let baseline = SandboxCapabilities { fs_deny: vec![root.join("a"), root.join("b")], ..reads([&root]) };
+    std::fs::create_dir(root.join("a")).unwrap();
+    let fixture = with_baseline(baseline.clone());
+    let first = resolve(&fixture, baseline.clone()).await.unwrap();
+    assert_eq!(first, resolve(&fixture, baseline.clone()).await.unwrap());
+    std::fs::create_dir(root.join("b")).unwrap();
+    let later = resolve(&fixture, baseline).await.unwrap();
+    assert!(later.deny.iter().any(|path| path.path == root.join("b") && path.kind == PathKind::Directory));
+}

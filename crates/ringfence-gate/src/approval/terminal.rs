@@ -150,9 +150,126 @@ fn read_line(mut terminal: &File, cancelled: &OwnedFd) -> io::Result<Option<Vec<
         let mut buffer = [0; ANSWER];
         let n = terminal.read(&mut buffer)?;
         line.extend_from_slice(&buffer[..n]);
-        if n == 0 || line.contains(&b'\n') {
+        // A terminal whose modes another program has left raw sends a carriage return.
+        if n == 0 || line.contains(&b'\n') || line.contains(&b'\r') {
             return Ok(Some(line));
         }
         line.truncate(ANSWER);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::time::Duration;
+
+    use ringfence_types::{Excess, SandboxCommand};
+    use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+    use super::*;
+
+    /// Both ends of a pseudo-terminal: ours, and the one that a program would have.
+    fn terminal() -> (File, File) {
+        let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
+        grantpt(&ours).unwrap();
+        unlockpt(&ours).unwrap();
+        let name = ptsname(&ours, Vec::new()).unwrap().into_string().unwrap();
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(OFlags::NOCTTY.bits().cast_signed());
+        (ours.into(), options.open(name).unwrap())
+    }
+
+    /// Reads from our end until the prompt has been printed as often as asked.
+    fn shown(ours: &mut File, prompts: usize) -> String {
+        let mut screen = Vec::new();
+        loop {
+            let text = String::from_utf8_lossy(&screen).into_owned();
+            if text.matches("[n] no: ").count() >= prompts {
+                return text;
+            }
+            let mut buffer = [0; 1024];
+            let n = ours.read(&mut buffer).unwrap();
+            screen.extend_from_slice(&buffer[..n]);
+        }
+    }
+
+    /// Answers each prompt with one of `keys`.
+    fn answered(keys: &[&str]) -> ApprovalOutcome {
+        let (mut ours, theirs) = terminal();
+        let cancelled = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        for key in keys {
+            shown(&mut ours, 1);
+            ours.write_all(key.as_bytes()).unwrap();
+        }
+        asking.join().unwrap().outcome
+    }
+
+    #[test]
+    fn one_key_and_return_answer() {
+        for (keys, outcome) in [
+            ("y\n", ApprovalOutcome::ApprovedOnce),
+            (" YES \n", ApprovalOutcome::ApprovedOnce),
+            ("s\n", ApprovalOutcome::Approved),
+            ("n\n", ApprovalOutcome::Denied),
+            ("\n", ApprovalOutcome::Denied),
+            ("\u{4}", ApprovalOutcome::Denied),
+        ] {
+            assert_eq!(answered(&[keys]), outcome, "{keys:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_answer_is_asked_again_and_then_refused() {
+        assert_eq!(answered(&["what\n", "y\n"]), ApprovalOutcome::ApprovedOnce);
+        assert_eq!(answered(&["1\n", "yy\n", "a\n"]), ApprovalOutcome::Denied, "always is not offered");
+    }
+
+    #[test]
+    fn what_was_typed_before_the_question_is_no_answer() {
+        let (mut ours, theirs) = terminal();
+        ours.write_all(b"y\ny\ny\n").unwrap();
+        let cancelled = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
+        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        shown(&mut ours, 1);
+        ours.write_all(b"n\n").unwrap();
+        assert_eq!(asking.join().unwrap().outcome, ApprovalOutcome::Denied);
+    }
+
+    #[test]
+    fn a_question_that_is_given_up_is_taken_away() {
+        let (mut ours, theirs) = terminal();
+        let cancelled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
+        let cancel = Cancel(Arc::clone(&cancelled));
+        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        shown(&mut ours, 1);
+        drop(cancel);
+        assert_eq!(asking.join().unwrap().outcome, ApprovalOutcome::Timeout);
+    }
+
+    #[tokio::test]
+    async fn without_a_terminal_of_our_own_nobody_can_be_asked() {
+        let action =
+            ApprovalAction::new(&SandboxCommand::new("s", "true"), PathBuf::from("/"), vec![Excess::Spawn]);
+        for path in ["/dev/null", "/nonexistent"] {
+            let requester = TerminalRequester { path: PathBuf::from(path), screen: Mutex::const_new(()) };
+            let response = requester.request_approval(&action);
+            let response = tokio::time::timeout(Duration::from_secs(60), response).await.unwrap();
+            assert_eq!(response.outcome, ApprovalOutcome::Unavailable);
+            assert!(response.reason.unwrap().starts_with("no terminal to ask on"));
+        }
+    }
+
+    #[test]
+    fn the_question_shows_everything() {
+        let mut command = SandboxCommand::new("s", "curl").args(["-o", "a b"]);
+        command.justification = Some(String::from("the tests\nneed it"));
+        let excess = vec![Excess::Write("/d/\u{202e}x".into()), Excess::AllNetwork];
+        let expected = concat!(
+            "\nringfence: approval needed\n  command  curl -o 'a b'\n  in       /w\n",
+            "  to       read and write /d/\\u{202e}x\n  and      the host's whole network\n",
+            "  because  the tests need it\n",
+        );
+        assert_eq!(question(&ApprovalAction::new(&command, PathBuf::from("/w"), excess)), expected);
     }
 }

@@ -16,6 +16,8 @@ use std::time::{Duration, SystemTime};
 
 use sha2::{Digest, Sha256};
 
+use crate::files;
+
 const MAGIC: &[u8; 8] = b"rfindex1";
 /// Bytes read at once for the part that every run needs.
 const HEAD: usize = 1 << 14;

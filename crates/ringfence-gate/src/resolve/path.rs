@@ -88,12 +88,13 @@ impl<'a> Resolver<'a> {
 
     /// Path, kind and identity of an `O_PATH` descriptor.
     pub(crate) fn examine(&self, fd: OwnedFd) -> io::Result<Found> {
-        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
+        let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, asked)?;
         let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
         let path = ResolvedPath {
             path: self.path_of(&fd, &stat)?,
             kind: kind_of(file_type),
-            id: Some(Box::new(identity::of_fd(&fd)?)),
+            id: Some(Box::new(identity::of_stat(&stat))),
         };
         let owner = Owner { uid: stat.stx_uid, gid: stat.stx_gid };
         Ok(Found { path, fd: Some(fd), file_type: Some(file_type), owner: Some(owner) })

@@ -1,6 +1,6 @@
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::FlockOperation;
@@ -20,11 +20,15 @@ impl SessionLock {
             let mut options = OpenOptions::new();
             options.read(true).write(true).create(true).truncate(false).mode(0o600);
             let file = options.custom_flags(rustix::fs::OFlags::NOFOLLOW.bits().cast_signed()).open(path)?;
+            let metadata = file.metadata()?;
+            if metadata.mode() & 0o600 != 0o600 {
+                // A umask that takes the owner's rights away would lock the next user out.
+                file.set_permissions(Permissions::from_mode(0o600))?;
+            }
             rustix::fs::flock(&file, FlockOperation::LockShared)?;
             // The file may have been removed between its opening and the lock; then nobody would find it.
-            let held = file.metadata()?;
             match path.symlink_metadata() {
-                Ok(now) if (now.dev(), now.ino()) == (held.dev(), held.ino()) => {
+                Ok(now) if (now.dev(), now.ino()) == (metadata.dev(), metadata.ino()) => {
                     return Ok(Self { file, path: path.to_path_buf() });
                 }
                 _ => continue,

@@ -13,6 +13,10 @@ use crate::config::{Lifetime, SessionPolicy, SessionStart};
 use crate::resolve::{self, Found, Host, Inherited, Pins, Resolution, Resolver, Root, open_path};
 use crate::{files, identity};
 
+/// How long the baseline of a new session counts as resolved just now: a command line starts a session and runs
+/// its one command in it at once.
+const FRESH: Duration = Duration::from_millis(50);
+
 /// One session: its jail root, what it grants without a question, and what was granted since.
 #[derive(Debug)]
 pub struct SessionWorkspace {
@@ -20,6 +24,8 @@ pub struct SessionWorkspace {
     root: Root,
     policy: Arc<SessionPolicy>,
     baseline: ResolvedPolicy,
+    /// The baseline as resolved when the session started, for a first command that asks for all of it.
+    fresh: Mutex<Option<(Instant, Resolution)>>,
     granted: RwLock<Vec<Grant>>,
     refusals: Mutex<Refusals>,
     temp: Option<PathBuf>,
@@ -104,14 +110,16 @@ impl SessionWorkspace {
                 (Some(lock), Some(temp))
             }
         };
-        let Resolution { policy: mut baseline, .. } =
+        let mut resolution =
             resolve::resolve(host, &root, policy, &policy.baseline, None).map_err(SessionError::Baseline)?;
-        baseline.session_tmp.clone_from(&temp);
+        resolution.policy.session_tmp.clone_from(&temp);
+        let baseline = resolution.policy.clone();
         Ok(Self {
             id: id.clone(),
             root,
             policy: Arc::clone(policy),
             baseline,
+            fresh: Mutex::new(Some((Instant::now(), resolution))),
             granted: RwLock::default(),
             refusals: Mutex::default(),
             temp,
@@ -155,6 +163,13 @@ impl SessionWorkspace {
         let now = identity::of_path(self.cwd());
         if !now.is_ok_and(|now| self.root.path.id.as_deref() == Some(&now)) {
             return Err(SessionError::Replaced(self.cwd().to_path_buf()).into());
+        }
+        let fresh = self.fresh.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some((resolved, resolution)) = fresh
+            && resolved.elapsed() < FRESH
+            && *request == self.policy.baseline
+        {
+            return Ok(resolution);
         }
         let inherited = Inherited { capabilities: &self.policy.baseline, policy: &self.baseline };
         let mut resolution = resolve::resolve(host, &self.root, &self.policy, request, Some(&inherited))?;

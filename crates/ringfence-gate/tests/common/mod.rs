@@ -19,13 +19,13 @@ use tempfile::TempDir;
 use tokio::sync::Semaphore;
 
 /// A gate, and the directory that everything of a test lies in.
-pub struct Fixture {
-    pub directory: TempDir,
-    pub gate: Arc<Gate>,
+pub(crate) struct Fixture {
+    pub(crate) directory: TempDir,
+    pub(crate) gate: Arc<Gate>,
 }
 
 impl Fixture {
-    pub fn new(approval: ApprovalGate, change: impl FnOnce(&mut GateConfig)) -> Self {
+    pub(crate) fn new(approval: ApprovalGate, change: impl FnOnce(&mut GateConfig)) -> Self {
         let directory = tempfile::tempdir().unwrap();
         let mut config = GateConfig::new(directory.path().join("home"));
         change(&mut config);
@@ -34,52 +34,52 @@ impl Fixture {
     }
 
     /// Nobody can be asked.
-    pub fn alone() -> Self {
+    pub(crate) fn alone() -> Self {
         Self::new(ApprovalGate::new(None), |_| {})
     }
 
-    pub fn asking(script: &Arc<Script>) -> Self {
+    pub(crate) fn asking(script: &Arc<Script>) -> Self {
         Self::new(ApprovalGate::new(Some(Arc::clone(script) as _)), |_| {})
     }
 
     /// Canonical path of something outside the home.
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().canonicalize().unwrap().join(name)
     }
 
-    pub fn make_dir(&self, name: &str) -> PathBuf {
+    pub(crate) fn make_dir(&self, name: &str) -> PathBuf {
         let path = self.path(name);
         std::fs::create_dir_all(&path).unwrap();
         path
     }
 
-    pub async fn bind(&self, command: SandboxCommand) -> Result<BoundCommand, BindError> {
+    pub(crate) async fn bind(&self, command: SandboxCommand) -> Result<BoundCommand, BindError> {
         let chain = HookChain::with_floor(&PolicyConfig::default(), Vec::new());
         self.gate.bind(chain.vet(command).await.unwrap())
     }
 
-    pub async fn permit(&self, command: SandboxCommand) -> Result<Permit, PermitError> {
+    pub(crate) async fn permit(&self, command: SandboxCommand) -> Result<Permit, PermitError> {
         self.gate.permit(self.bind(command).await.unwrap()).await
     }
 }
 
-pub fn reads(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> SandboxCapabilities {
+pub(crate) fn reads(paths: impl IntoIterator<Item = impl AsRef<Path>>) -> SandboxCapabilities {
     let fs_read = paths.into_iter().map(|path| path.as_ref().to_path_buf()).collect();
     SandboxCapabilities { fs_read, ..SandboxCapabilities::strict() }
 }
 
-pub fn spawns() -> SandboxCapabilities {
+pub(crate) fn spawns() -> SandboxCapabilities {
     SandboxCapabilities { spawn_subprocess: true, ..SandboxCapabilities::strict() }
 }
 
-pub fn command(program: &str, capabilities: SandboxCapabilities) -> SandboxCommand {
+pub(crate) fn command(program: &str, capabilities: SandboxCapabilities) -> SandboxCommand {
     SandboxCommand::new("session", program).capabilities(capabilities)
 }
 
 type OnAsk = Box<dyn Fn(&ApprovalAction) + Send + Sync>;
 
 /// Answers from a list, and keeps what it was asked. Past the list's end it never answers.
-pub struct Script {
+pub(crate) struct Script {
     answers: Mutex<VecDeque<ApprovalOutcome>>,
     asked: Mutex<Vec<ApprovalAction>>,
     given_up: Arc<AtomicUsize>,
@@ -98,12 +98,12 @@ impl Script {
         })
     }
 
-    pub fn new(answers: &[ApprovalOutcome]) -> Arc<Self> {
+    pub(crate) fn new(answers: &[ApprovalOutcome]) -> Arc<Self> {
         Self::build(answers, None, None)
     }
 
     /// Does something while the question is open.
-    pub fn doing(
+    pub(crate) fn doing(
         answers: &[ApprovalOutcome],
         on_ask: impl Fn(&ApprovalAction) + Send + Sync + 'static,
     ) -> Arc<Self> {
@@ -111,24 +111,24 @@ impl Script {
     }
 
     /// Answers nothing before [`Self::release`].
-    pub fn held(answers: &[ApprovalOutcome]) -> Arc<Self> {
+    pub(crate) fn held(answers: &[ApprovalOutcome]) -> Arc<Self> {
         Self::build(answers, None, Some(Semaphore::new(0)))
     }
 
-    pub fn release(&self, answers: usize) {
+    pub(crate) fn release(&self, answers: usize) {
         self.hold.as_ref().unwrap().add_permits(answers);
     }
 
-    pub fn asked(&self) -> Vec<ApprovalAction> {
+    pub(crate) fn asked(&self) -> Vec<ApprovalAction> {
         self.asked.lock().unwrap().clone()
     }
 
-    pub fn count(&self) -> usize {
+    pub(crate) fn count(&self) -> usize {
         self.asked.lock().unwrap().len()
     }
 
     /// Questions whose future was dropped without an answer.
-    pub fn given_up(&self) -> usize {
+    pub(crate) fn given_up(&self) -> usize {
         self.given_up.load(Ordering::SeqCst)
     }
 }
@@ -169,7 +169,7 @@ impl ApprovalRequester for Script {
 }
 
 /// Drives a future on this thread, with nothing that a runtime would offer.
-pub fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(std::thread::Thread);
     impl Wake for Unpark {
         fn wake(self: Arc<Self>) {
