@@ -230,3 +230,28 @@ fn capabilities(capabilities: &SandboxCapabilities) -> String {
     })
     .to_string()
 }
+
+#[cfg(test)]
+mod tests {
+    use std::ffi::OsString;
+    use std::os::unix::ffi::OsStringExt;
+
+    use super::*;
+
+    #[test]
+    fn paths_that_are_not_text_are_recorded() {
+        let path = PathBuf::from(OsString::from_vec(b"/a\n\xff".to_vec()));
+        let capabilities = capabilities(&SandboxCapabilities { fs_read: vec![path], ..Default::default() });
+        let value: Value = serde_json::from_str(&capabilities).unwrap();
+        assert_eq!(value["fs_read"][0], "/a\\n\\xff");
+        assert_eq!(value["workspace"], "write");
+    }
+
+    #[test]
+    fn the_digest_tells_arguments_apart() {
+        let of = |args: &[&str]| argv_digest(&SandboxCommand::new("s", "p").args(args.iter().copied()));
+        assert_eq!(of(&["a b"]), of(&["a b"]));
+        assert_ne!(of(&["a b"]), of(&["a", "b"]));
+        assert_ne!(of(&[""]), of(&[]));
+    }
+}

@@ -169,7 +169,7 @@ fn ask_for_each<'a>(base: &Path, parts: &Parts<'a>, found: &mut Vec<(&'a str, Os
 }
 
 /// What was found, by part.
-fn chunks<'a>(found: Vec<(&'a str, OsString)>) -> BTreeMap<&'a str, Vec<OsString>> {
+fn chunks(found: Vec<(&str, OsString)>) -> BTreeMap<&str, Vec<OsString>> {
     let mut parts: BTreeMap<&str, Vec<OsString>> = BTreeMap::new();
     for (part, name) in found {
         parts.entry(part).or_default().push(name);

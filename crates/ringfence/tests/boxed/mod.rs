@@ -1,5 +1,7 @@
 //! What is tried, and the world that it is tried in.
 
+#![allow(clippy::print_stderr, reason = "what a test skips must be seen")]
+
 mod lifetime;
 mod planting;
 mod policy;
