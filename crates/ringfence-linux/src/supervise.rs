@@ -14,7 +14,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::hints;
-use crate::io::{Clock, Delivery, Flow, PollSet, Signals, Source, StreamError, Streams};
+use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
 use crate::launcher::{self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, SetUp, SetUpReader};
 
 /// How long a box may take to end once its channel is closed, before its launcher is killed.
@@ -142,7 +142,8 @@ impl Supervision<'_> {
             End::TimedOut | End::Cancelled => self.running.end(),
         }
         progress.read_rest(&mut self.running.set_up);
-        self.drain().map_err(stream_error)?;
+        let patience = matches!(end, End::Exited(_) | End::Killed(_));
+        self.drain(patience).map_err(stream_error)?;
         self.conclude(end, progress)
     }
 
@@ -229,32 +230,52 @@ impl Supervision<'_> {
         Ok(None)
     }
 
-    /// Stops with the job inside. A library has nobody who would continue it, and leaves it stopped to the
-    /// timeout.
+    /// Stops with the job inside, if this is a command line that may.
     fn stopped(&mut self, signal: i32) -> Result<(), StreamError> {
-        let (Some(signal), Some(signals)) = (Signal::from_named_raw(signal), &mut self.signals) else {
-            return Ok(());
-        };
-        let foreground = self.streams.job_stopped(signal, signals)?;
-        self.order(Order::Continue { foreground });
+        let Some(signal) = Signal::from_named_raw(signal) else { return Ok(()) };
+        if let Resume::Continue { foreground } = self.streams.job_stopped(signal, self.signals.as_mut())? {
+            self.order(Order::Continue { foreground });
+        }
         Ok(())
     }
 
-    fn drain(&mut self) -> Result<(), StreamError> {
+    /// Reads what the dead box has left. With `patience` the caller may take its time to read that, as it could
+    /// with the program itself, until a signal or a cancellation says otherwise.
+    fn drain(&mut self, patience: bool) -> Result<(), StreamError> {
         self.streams.exited();
         self.clock.exited();
         while !self.streams.is_done() {
             if self.clock.drain_is_over() {
                 self.streams.stop_reading();
                 self.clock.drained();
+                if !patience {
+                    return Ok(());
+                }
             }
             let mut set = PollSet::new();
-            self.streams.interest(&mut |source, fd, events| set.push(source, fd, events));
-            for (source, ready) in set.wait(self.clock.poll_timeout()).map_err(StreamError::Poll)? {
-                self.streams.handle(source, ready)?;
+            self.streams.interest(&mut |source, fd, events| set.push(Token::Stream(source), fd, events));
+            if let Some(signals) = &self.signals {
+                set.push(Token::Signal, signals.as_fd(), PollFlags::IN);
+            }
+            if let Some(cancel) = self.cancel {
+                set.push(Token::Cancel, cancel, PollFlags::IN);
+            }
+            for (token, ready) in set.wait(self.clock.poll_timeout()).map_err(StreamError::Poll)? {
+                match token {
+                    Token::Stream(source) => {
+                        self.streams.handle(source, ready)?;
+                    }
+                    Token::Signal if !self.is_told_to_end() => {}
+                    _ => return Ok(()),
+                }
             }
         }
         Ok(())
+    }
+
+    fn is_told_to_end(&mut self) -> bool {
+        let ends = |signal: &Signal| Delivery::of(*signal) != Delivery::Own && *signal != Signal::TSTP;
+        std::iter::from_fn(|| self.signals.as_mut().and_then(Signals::next)).any(|signal| ends(&signal))
     }
 
     fn conclude(self, end: End, progress: Progress) -> Result<DriverOutput, DriverError> {

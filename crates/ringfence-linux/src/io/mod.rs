@@ -32,4 +32,4 @@ pub(crate) use caller::Caller;
 pub(crate) use clock::Clock;
 pub(crate) use poll::PollSet;
 pub(crate) use signals::{Delivery, Signals};
-pub(crate) use streams::{ChildFd, ChildStdio, Flow, Source, StreamError, Streams};
+pub(crate) use streams::{ChildFd, ChildStdio, Flow, Resume, Source, StreamError, Streams};

@@ -136,6 +136,11 @@ impl PtyRelay {
         }
     }
 
+    /// Whether a person types the input.
+    pub(crate) fn has_keyboard(&self) -> bool {
+        matches!(self.input, PtyInput::Keyboard)
+    }
+
     /// The box asks for the keyboard. `false`: this process is in the background and has to be stopped first.
     pub(crate) fn demand_keyboard(&mut self) -> Result<bool, Errno> {
         self.wants_keyboard = true;
@@ -306,6 +311,10 @@ impl PtyRelay {
         self.input = PtyInput::None;
         self.downward.clear();
         self.ends = 0;
+        // Keys have their usual meaning again for whoever waits until a pipe is read.
+        if let Some(outer) = self.outer.as_mut().filter(|_| !self.output_is_terminal) {
+            outer.leave_raw();
+        }
         if let Some(inner) = &mut self.inner {
             inner.slave = None;
         }

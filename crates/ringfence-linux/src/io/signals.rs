@@ -50,7 +50,6 @@ impl Delivery {
 pub(crate) struct Signals {
     fd: OwnedFd,
     original: u64,
-    /// A SIGTSTP was received and passed on, so the rest of this process's job has had it too.
     stop_received: bool,
 }
 
@@ -92,18 +91,24 @@ impl Signals {
         Some(signal)
     }
 
+    /// Whether a SIGTSTP was received and not followed by a stop yet: then the sender has seen to the rest of this
+    /// process's job.
+    pub(crate) fn stop_received(&self) -> bool {
+        self.stop_received
+    }
+
     /// Stops this process by the default action of `signal` (SIGTSTP, SIGTTIN, SIGTTOU, SIGSTOP), and with it the
-    /// rest of its job unless that has had the signal already; returns when it is continued. `false`: it was not
-    /// stopped, because it ignores the signal or nobody is there to continue it (an orphaned process group).
-    pub(crate) fn stop(&mut self, signal: Signal) -> Result<bool, Errno> {
+    /// rest of its process group if `whole_job`; returns when it is continued. `false`: it was not stopped,
+    /// because it ignores the signal or nobody is there to continue it (an orphaned process group).
+    pub(crate) fn stop(&mut self, signal: Signal, whole_job: bool) -> Result<bool, Errno> {
         let (own, cont) = (signal_bit(signal), signal_bit(Signal::CONT));
         discard_pending_signal(cont);
         // Blocked, it waits for the moment when the rest of the job has it too. SIGSTOP stops in the first call.
         let mask = block_signals(own)?;
-        if signal == Signal::STOP || self.stop_received {
-            signal_this_thread(signal)?;
-        } else {
+        if whole_job {
             kill_current_process_group(signal)?;
+        } else {
+            signal_this_thread(signal)?;
         }
         self.stop_received = false;
         unblock_signals(own)?;

@@ -104,6 +104,18 @@ pub(crate) enum Flow {
     HungUp,
 }
 
+/// What becomes of a program that was stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Resume {
+    /// It is to be continued.
+    Continue {
+        /// In the foreground of its terminal.
+        foreground: bool,
+    },
+    /// It stays stopped until somebody continues it.
+    Leave,
+}
+
 /// What is left of the streams after the run.
 #[derive(Debug, Default)]
 pub(crate) struct Finished {
@@ -376,27 +388,41 @@ impl Streams {
         self.pty.as_ref().map_or(Ok(()), PtyRelay::resize).map_err(StreamError::Terminal)
     }
 
-    /// The program was stopped by `signal`: by a key, by itself, or because it wants the terminal. Gives it that,
-    /// or stops this process likewise, with the caller's terminal as it was found, until it is continued.
+    /// The program was stopped by `signal`: by a key, by itself, or because it wants the terminal. Gives it that, or
+    /// stops this process likewise, with the caller's terminal as it was found, until it is continued.
     ///
-    /// Returns when the program is to be continued: in the foreground of its terminal if `true`.
+    /// Only a command line at a terminal stops, or one that was itself asked to: a program must not be able to stop
+    /// the clock of a host or of a script, or the script with it.
     ///
     /// # Errors
     /// [`StreamError::Terminal`], [`StreamError::Stop`].
-    pub(crate) fn job_stopped(&mut self, signal: Signal, signals: &mut Signals) -> Result<bool, StreamError> {
+    pub(crate) fn job_stopped(
+        &mut self,
+        signal: Signal,
+        signals: Option<&mut Signals>,
+    ) -> Result<Resume, StreamError> {
         let wants_terminal = matches!(signal, Signal::TTIN | Signal::TTOU);
         if let Some(pty) = self.pty.as_mut().filter(|_| wants_terminal)
             && pty.demand_keyboard().map_err(StreamError::Terminal)?
         {
-            return Ok(true);
+            return Ok(Resume::Continue { foreground: true });
         }
-        self.pty.iter_mut().for_each(PtyRelay::suspend);
-        self.relays.iter().flatten().for_each(|relay| relay.set_suspended(true));
-        let stopped = signals.stop(signal).map_err(StreamError::Stop)?;
+        let interactive = self.pty.as_ref().is_some_and(PtyRelay::has_keyboard);
+        let stopped = match signals {
+            Some(signals) if interactive || signals.stop_received() => {
+                self.pty.iter_mut().for_each(PtyRelay::suspend);
+                self.relays.iter().flatten().for_each(|relay| relay.set_suspended(true));
+                let whole_job = interactive && signal != Signal::STOP && !signals.stop_received();
+                signals.stop(signal, whole_job).map_err(StreamError::Stop)?
+            }
+            _ if signal == Signal::STOP => return Ok(Resume::Leave),
+            // As the kernel treats an orphaned process group.
+            _ => false,
+        };
         if let Some(pty) = self.pty.as_mut().filter(|_| wants_terminal && !stopped) {
             pty.give_up_keyboard();
         }
-        self.continued()
+        Ok(Resume::Continue { foreground: self.continued()? })
     }
 
     /// This process goes on after a stop (SIGCONT), which may not have been its own doing. Returns whether the

@@ -9,7 +9,7 @@ use rustix::pty::{openpt, unlockpt};
 use rustix::termios::{InputModes, Termios, tcgetwinsize};
 
 use super::*;
-use crate::io::{Caller, Flow, PollSet, Signals, Streams};
+use crate::io::{Caller, Flow, PollSet, Resume, Streams};
 
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -394,6 +394,11 @@ fn a_full_pipe_holds_the_program_back_and_loses_nothing() {
         rig.turn();
         assert!(written < 1_000_000, "nothing holds the program back");
     }
+    // The program ends; what it wrote waits for the reader, while Ctrl-C works again.
+    rig.streams.job_stopped(Signal::TTIN, None).unwrap();
+    assert!(!modes(&rig.outer).local_modes.contains(LocalModes::ISIG));
+    rig.streams.exited();
+    assert!(modes(&rig.outer).local_modes.contains(LocalModes::ISIG));
     let reader = File::from(reader);
     let mut read = 0;
     rig.until(|_| {
@@ -456,8 +461,8 @@ fn in_a_pipeline_the_keyboard_is_left_alone_until_it_is_asked_for() {
     let count = rustix::io::read(&rig.outer, &mut line).unwrap();
     assert_eq!(&line[..count], b"for another program\n");
 
-    let mut signals = Signals::block().unwrap();
-    assert!(rig.streams.job_stopped(Signal::TTIN, &mut signals).unwrap());
+    let resumed = rig.streams.job_stopped(Signal::TTIN, None).unwrap();
+    assert_eq!(resumed, Resume::Continue { foreground: true });
     assert!(modes(&rig.program).output_modes.contains(OutputModes::OPOST));
     rig.person().write_all(b"for the box\r").unwrap();
     assert_eq!(rig.until_seen("\n"), "for the box\r\n");

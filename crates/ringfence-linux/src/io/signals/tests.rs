@@ -14,7 +14,7 @@ use rustix::termios::{
 
 use super::*;
 use crate::io::pty::tests::open_pair;
-use crate::io::{Caller, Streams};
+use crate::io::{Caller, Resume, Streams};
 use crate::sys::{self, Quiet};
 
 #[test]
@@ -166,7 +166,7 @@ fn shell() {
 /// The shell's own process group has nobody in its session who could continue it.
 fn orphans_are_not_stopped() {
     let mut signals = Signals::block().unwrap();
-    assert!(!signals.stop(Signal::TSTP).unwrap());
+    assert!(!signals.stop(Signal::TSTP, true).unwrap());
 }
 
 struct Job(Child);
@@ -253,6 +253,8 @@ impl Drop for Member {
 fn job() {
     let terminal = rustix::stdio::stdin();
     let raw = || !tcgetattr(terminal).unwrap().local_modes.contains(LocalModes::ICANON);
+    let (foreground, background) =
+        (Resume::Continue { foreground: true }, Resume::Continue { foreground: false });
     let mut signals = Signals::block().unwrap();
     let caller = Caller { fds: [terminal, terminal, terminal] };
     let (mut streams, _child) = Streams::new(Stdio::Inherit, Stdin::Null, 0, caller).unwrap();
@@ -262,22 +264,42 @@ fn job() {
     assert!(!streams.attach_pty(master.into()).unwrap(), "started in the background");
     assert!(!raw());
 
-    assert!(streams.job_stopped(Signal::TTIN, &mut signals).unwrap(), "continued in the foreground");
+    assert_eq!(
+        streams.job_stopped(Signal::TTIN, Some(&mut signals)).unwrap(),
+        foreground,
+        "continued in the foreground"
+    );
     assert!(raw());
     assert_eq!(tcgetwinsize(program.as_fd()).unwrap().ws_col, 8);
     let inner = tcgetattr(&program).unwrap();
     assert!(inner.local_modes.contains(LocalModes::ECHO) && inner.output_modes.contains(OutputModes::OPOST));
     assert_eq!(inner.special_codes[SpecialCodeIndex::VQUIT], 6);
 
-    assert!(!streams.job_stopped(Signal::TSTP, &mut signals).unwrap(), "continued in the background");
+    assert_eq!(
+        streams.job_stopped(Signal::TSTP, Some(&mut signals)).unwrap(),
+        background,
+        "continued in the background"
+    );
     assert!(!raw());
     assert!(!streams.continued().unwrap(), "still in the background");
 
-    assert!(streams.job_stopped(Signal::TTOU, &mut signals).unwrap(), "continued in the foreground");
+    assert_eq!(
+        streams.job_stopped(Signal::TTOU, Some(&mut signals)).unwrap(),
+        foreground,
+        "continued in the foreground"
+    );
     assert!(raw());
-    assert!(streams.job_stopped(Signal::TTIN, &mut signals).unwrap(), "has the terminal already");
+    assert_eq!(
+        streams.job_stopped(Signal::TTIN, Some(&mut signals)).unwrap(),
+        foreground,
+        "has the terminal already"
+    );
 
-    assert!(streams.job_stopped(Signal::STOP, &mut signals).unwrap(), "continued in the foreground");
+    assert_eq!(
+        streams.job_stopped(Signal::STOP, Some(&mut signals)).unwrap(),
+        foreground,
+        "continued in the foreground"
+    );
     assert!(raw());
     // Those of the member's stops are.
     let next =
@@ -287,9 +309,13 @@ fn job() {
     // Someone sends this process the signal, and perhaps the others of the job; it is not its task to do that.
     kill_process(getpid(), Signal::TSTP).unwrap();
     assert_eq!(next(&mut signals), Some(Signal::TSTP));
-    assert!(streams.job_stopped(Signal::TSTP, &mut signals).unwrap(), "continued in the foreground");
+    assert_eq!(
+        streams.job_stopped(Signal::TSTP, Some(&mut signals)).unwrap(),
+        foreground,
+        "continued in the foreground"
+    );
 
     // As if someone had sent SIGSTOP.
-    signals.stop(Signal::STOP).unwrap();
+    signals.stop(Signal::STOP, false).unwrap();
     streams.finish();
 }

@@ -267,3 +267,30 @@ fn with_sigpipe() {
     // The thread that feeds the input meets the broken pipe at some time; give it that.
     std::thread::sleep(Duration::from_millis(200));
 }
+
+#[test]
+fn a_host_is_not_stopped_by_its_program() {
+    let (mut streams, _child) = capture(Stdin::Null, 0);
+    for signal in [Signal::TSTP, Signal::TTIN, Signal::TTOU] {
+        assert_eq!(streams.job_stopped(signal, None).unwrap(), Resume::Continue { foreground: true });
+    }
+    assert_eq!(streams.job_stopped(Signal::STOP, None).unwrap(), Resume::Leave);
+}
+
+#[test]
+fn a_script_is_not_stopped_by_its_program_but_by_its_caller() {
+    // If it were stopped, this would not end. Signals and masks of this test belong to a thread.
+    std::thread::spawn(|| {
+        let (mut streams, _child) = capture(Stdin::Null, 0);
+        let mut signals = Signals::block().unwrap();
+        let resumed = streams.job_stopped(Signal::TSTP, Some(&mut signals)).unwrap();
+        assert_eq!(resumed, Resume::Continue { foreground: true });
+        assert_eq!(streams.job_stopped(Signal::STOP, Some(&mut signals)).unwrap(), Resume::Leave);
+        assert!(!signals.stop_received());
+        crate::sys::signal_this_thread(Signal::TSTP).unwrap();
+        assert_eq!(signals.next(), Some(Signal::TSTP));
+        assert!(signals.stop_received());
+    })
+    .join()
+    .unwrap();
+}
