@@ -84,7 +84,9 @@ impl Collector<'_> {
         let covered = |path: &Path| path.ancestors().any(|ancestor| self.read_only.contains_key(ancestor));
         let mut resolved = Vec::new();
         for pin in pins.iter().filter(|pin| !covered(pin) && !denied(pin)) {
-            match Stat::find(pin) {
+            // A known git directory was looked at already.
+            let known = repositories.git_dirs.get(pin).map(|git_dir| git_dir.stat.clone());
+            match known.map_or_else(|| Stat::find(pin), |stat| Ok(Some(stat))) {
                 Ok(Some(stat)) if matches!(stat.kind, PathKind::Directory | PathKind::Symlink) => {
                     resolved.push(stat.resolved(pin));
                 }

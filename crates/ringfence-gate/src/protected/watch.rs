@@ -98,7 +98,7 @@ impl WatchEvent {
 
 impl WatchList {
     pub(super) fn new(snapshot: &Snapshot) -> Self {
-        let mut list = Builder { items: BTreeMap::new() };
+        let mut list = Builder::default();
         let (roots, repositories) = (&snapshot.roots, &snapshot.repositories);
         for (path, element) in &repositories.elements {
             list.hold(path, &element.stat);
@@ -147,8 +147,11 @@ impl WatchList {
     }
 }
 
+#[derive(Default)]
 struct Builder {
     items: BTreeMap<PathBuf, Item>,
+    /// Which paths are directories: many names are expected in one.
+    directories: HashMap<PathBuf, bool>,
 }
 
 impl Builder {
@@ -165,7 +168,8 @@ impl Builder {
     /// Watches the nearest directory that exists for the next component.
     fn expect(&mut self, path: &Path, what: Appearance) {
         for (child, dir) in path.ancestors().zip(path.ancestors().skip(1)) {
-            if matches!(Stat::find(dir), Ok(Some(stat)) if stat.is_dir()) {
+            let look = || matches!(Stat::find(dir), Ok(Some(stat)) if stat.is_dir());
+            if *self.directories.entry(dir.to_path_buf()).or_insert_with(look) {
                 let name = child.file_name().unwrap_or_default().to_os_string();
                 self.item(dir).names.insert(name, (path.to_path_buf(), what));
                 return;
