@@ -99,7 +99,7 @@ mod tests {
         std::fs::create_dir(&outside).unwrap();
         std::fs::write(outside.join("kept"), "").unwrap();
         std::os::unix::fs::symlink(&outside, tree.join("link")).unwrap();
-        std::fs::set_permissions(tree.join("locked"), Permissions::from_mode(0)).unwrap();
+        std::fs::set_permissions(tree.join("locked"), Permissions::from_mode(0o0)).unwrap();
         remove_tree(&tree).unwrap();
         assert!(!tree.exists() && outside.join("kept").exists());
         assert!(remove_tree(&tree).is_ok(), "nothing to remove");

@@ -58,7 +58,7 @@ async fn the_question_shows_what_is_asked_beyond_the_baseline() {
     asking.justification = Some(format!("because\u{7}{}", "x".repeat(300)));
     let permit = fixture.permit(asking).await.unwrap();
     assert_eq!(*permit.decision(), approved(ApprovedOnce));
-    assert_eq!(permit.effective().fs_read, [data.clone()]);
+    assert_eq!(permit.effective().fs_read, std::slice::from_ref(&data));
 
     let asked = script.asked().remove(0);
     assert_eq!(asked.excess, [read_of(&data)], "spawning is in the baseline");

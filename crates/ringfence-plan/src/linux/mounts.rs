@@ -215,8 +215,9 @@ impl<'a> Mounts<'a> {
             WorkspaceAccess::Read => (workspace, &[]),
             WorkspaceAccess::Write => (&[], workspace),
         };
+        let rules = policy.rules();
         // A read grant inside a writable tree takes nothing away.
-        for path in policy.read.iter().chain(reads).filter(|path| !policy.may_write(&path.path)) {
+        for path in policy.read.iter().chain(reads).filter(|path| !rules.may_write(&path.path)) {
             self.grant(path, Rule::Read)?;
         }
         for path in policy.write.iter().chain(writes) {
