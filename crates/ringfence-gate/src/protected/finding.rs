@@ -46,6 +46,8 @@ pub enum FindingKind {
     Redirection,
     /// A symlink in the place of git's hooks, configuration or redirection. Offends.
     Link,
+    /// A new git directory whose permissions don't let anybody tell what is in it. Offends.
+    Closed,
     /// A program outside replaced or removed a protected path, so that its mount in the box was gone.
     LostMount,
     /// A protected path changed in place. The mount held, so a program outside did it, or a hard link.
@@ -69,6 +71,7 @@ impl FindingKind {
             | Self::UnreadableConfiguration
             | Self::Redirection
             | Self::Link
+            | Self::Closed
             | Self::DeniedAppeared => true,
             Self::LostMount | Self::Changed | Self::NewName | Self::TrackedName | Self::Transient => false,
         }
@@ -84,6 +87,7 @@ impl FindingKind {
             Self::UnreadableConfiguration => "git configuration that can't be read".into(),
             Self::Redirection => "redirection of a git directory".into(),
             Self::Link => "symlink in a git directory".into(),
+            Self::Closed => "git directory that can't be looked into".into(),
             Self::LostMount => "protected path replaced from outside during the run".into(),
             Self::Changed => "protected path changed from outside during the run".into(),
             Self::NewName => "new file that programs outside obey".into(),

@@ -91,6 +91,7 @@ pub fn final_look(before: &Snapshot, events: &[WatchEvent]) -> Findings {
     };
     let mut look = Look::new(&known, &survey, since, listed);
     look.elements();
+    look.closed();
     look.links();
     look.names(&before.names, &before.missing);
     look.events(events);
@@ -115,6 +116,7 @@ pub(super) fn look_after_crash(note: &Note, state: &Path) -> Findings {
     let known = Known { git_dirs, expected, links, elements: None };
     let mut look = Look::new(&known, &survey, since, listed);
     look.elements();
+    look.closed();
     look.links();
     look.finish(&roots)
 }
@@ -252,6 +254,16 @@ impl<'a> Look<'a> {
             old.into_iter().flat_map(BTreeMap::keys).filter(|path| !after.elements.contains_key(*path))
         {
             self.find(path, FindingKind::LostMount);
+        }
+    }
+
+    /// New git directories that can't be looked into: whoever opens them up would obey what is in them.
+    fn closed(&mut self) {
+        let after = self.after;
+        for (path, git_dir) in after.git_dirs.iter().filter(|(_, git_dir)| git_dir.closed) {
+            if !self.is_known(Some(path)) && self.is_fresh(path, git_dir) {
+                self.find(path, FindingKind::Closed);
+            }
         }
     }
 

@@ -83,6 +83,8 @@ pub(super) enum Origin {
 pub(super) struct GitDir {
     pub(super) stat: Stat,
     pub(super) origin: Origin,
+    /// Whether nobody can tell what is in it, because its permissions don't let us.
+    pub(super) closed: bool,
 }
 
 /// All that was found, by canonical path.

@@ -155,7 +155,8 @@ impl<'a> Survey<'a> {
             Ok(_) => return,
             Err(error) => return self.unreadable(path, &error),
         };
-        self.found.git_dirs.insert(path.to_path_buf(), GitDir { stat, origin });
+        let closed = matches!(Stat::find(&path.join("HEAD")), Err(error) if error.kind() == io::ErrorKind::PermissionDenied);
+        self.found.git_dirs.insert(path.to_path_buf(), GitDir { stat, origin, closed });
         let mut facts = Facts::default();
         for (role, name) in NAMES {
             match role {

@@ -2,12 +2,12 @@
 //! command with those writable roots could do.
 
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use ringfence_gate::protected::{Appearance, FindingKind, Findings, Found, WatchEvent, final_look, search};
 use ringfence_types::{DenialKind, DenialSource, PathKind};
 
-use crate::support::{Place, git, offending, reported, repository, script, settle, write};
+use crate::support::{Place, as_nobody, git, offending, reported, repository, script, settle, write};
 
 /// What is found after `act`, which is done between search and look.
 fn after(place: &Place, act: impl FnOnce(&Place)) -> Findings {
@@ -490,6 +490,28 @@ fn a_root_that_was_replaced_is_reported() {
         fs::create_dir(&place.root).unwrap();
     });
     assert!(findings.incomplete.iter().any(|note| note.contains("another directory")), "{findings:?}");
+}
+
+#[test]
+fn what_cannot_be_looked_into() {
+    if rustix::process::geteuid().is_root() {
+        return as_nobody("look::what_cannot_be_looked_into");
+    }
+    let place = Place::repository();
+    place.write("mine/.git/hooks/pre-commit", "");
+    let closed = fs::Permissions::from_mode(0o000);
+    fs::set_permissions(place.path("mine/.git"), closed.clone()).unwrap();
+    let findings = after(&place, |place| {
+        place.write("new/.git/hooks/pre-commit", "");
+        fs::set_permissions(place.path("new/.git"), closed.clone()).unwrap();
+        place.write("shut/.git/hooks/pre-commit", "");
+        fs::set_permissions(place.path("shut"), closed.clone()).unwrap();
+    });
+    assert_eq!(offending(&place, &findings), ["new/.git"]);
+    assert!(findings.incomplete.iter().any(|note| note.contains("shut")), "{findings:?}");
+    for path in ["mine/.git", "new/.git", "shut"] {
+        fs::set_permissions(place.path(path), fs::Permissions::from_mode(0o755)).unwrap();
+    }
 }
 
 #[test]

@@ -1,6 +1,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -133,4 +134,18 @@ pub(crate) fn reported(place: &Place, findings: &Findings) -> Vec<(String, Findi
 
 fn shown(place: &Place, finding: &Finding) -> String {
     finding.path.strip_prefix(&place.root).unwrap_or(&finding.path).display().to_string()
+}
+
+/// Runs one test as somebody who can't read everything.
+#[track_caller]
+pub(crate) fn as_nobody(test: &str) {
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", test])
+        .current_dir("/")
+        .uid(65534)
+        .gid(65534)
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
 }
