@@ -7,13 +7,16 @@
 //! - `sys`: system calls without a safe wrapper elsewhere.
 
 #![cfg(target_os = "linux")]
+#![deny(unsafe_code)]
 
 mod driver;
 mod facts;
 mod hints;
 mod io;
+#[allow(unsafe_code, reason = "raw forks and what must be done between fork and exec")]
 mod launcher;
 mod supervise;
+#[allow(unsafe_code, reason = "system calls without a safe wrapper elsewhere")]
 mod sys;
 
 pub use driver::LinuxDriver;
