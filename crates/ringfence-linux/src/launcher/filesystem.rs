@@ -144,12 +144,14 @@ impl Builder<'_> {
                 self.attach(&mount, at)
             }
             MountOp::Directory { at, mode } => self
-                .in_parent(at, |parent, name| rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(*mode)))
+                .in_parent(at, |parent, name| {
+                    kept(rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(*mode)))
+                })
                 .on(Step::Mounts, at),
             MountOp::MountPoint { at } => self
                 .in_parent(at, |parent, name| {
                     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
-                    openat(parent, name, flags, Mode::from_raw_mode(0o444)).map(drop)
+                    kept(openat(parent, name, flags, Mode::from_raw_mode(0o444)).map(drop))
                 })
                 .on(Step::Mounts, at),
             MountOp::Symlink { at, target } => self
@@ -280,6 +282,15 @@ impl Builder<'_> {
             attach(&cover, &place).on(Step::Proc, &at)?;
         }
         Ok(())
+    }
+}
+
+/// A session's private temp keeps the mount points of its earlier runs. What the box may have put in their place
+/// is opened without following symlinks before anything is mounted on it.
+fn kept(made: Result<(), Errno>) -> Result<(), Errno> {
+    match made {
+        Err(Errno::EXIST) => Ok(()),
+        made => made,
     }
 }
 
