@@ -62,7 +62,7 @@ const HOOKS: [&str; 28] = [
 /// `events` are those of the run's [`Watch`](super::Watch).
 pub fn final_look(before: &Snapshot, events: &[WatchEvent]) -> Findings {
     let since = before.began.since();
-    let mut survey = Survey::new(&before.roots, &before.user);
+    let mut survey = Survey::again(&before.roots, &before.user, &before.user_facts);
     let mut listed = BTreeMap::new();
     for look in &before.looks {
         let known = match &look.index {
@@ -209,7 +209,8 @@ impl<'a> Look<'a> {
         listed: BTreeMap<PathBuf, Listed>,
     ) -> Self {
         let after = &survey.found;
-        let mut trusted: BTreeSet<_> = survey.template_dirs.iter().map(|dir| dir.join("hooks")).collect();
+        let mut trusted: BTreeSet<_> =
+            survey.user_facts().template_dirs.iter().map(|dir| dir.join("hooks")).collect();
         let hooks = |element: &Element| matches!(element.role, Role::Hooks | Role::HooksPath);
         let same = |path: &Path, old: &Element| {
             after.elements.get(path).is_some_and(|new| new.stat.id == old.stat.id)

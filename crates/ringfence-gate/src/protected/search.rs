@@ -19,7 +19,7 @@ use super::repositories::{Repositories, looks_like_git_dir, read_small};
 use super::roots::Roots;
 use super::settings::{Settings, UserGit};
 use super::stat::{Moment, Stat};
-use super::survey::Survey;
+use super::survey::{Survey, UserFacts};
 use super::walk::{self, Refreshed, Scope};
 use super::watch::WatchList;
 use super::{gitconfig, gitindex};
@@ -77,6 +77,7 @@ pub struct Snapshot {
     pub(super) missing: Vec<PathBuf>,
     pub(super) state: Option<PathBuf>,
     pub(super) user: UserGit,
+    pub(super) user_facts: UserFacts,
 }
 
 /// One root as the search left it.
@@ -144,6 +145,7 @@ pub fn search(
         }
     }
     let names = names::look(&roots, &settings.names, &mut survey);
+    let user_facts = survey.user_facts().clone();
     let repositories = survey.found;
     report.repositories = repositories.git_dirs.len();
     let missing = deny
@@ -156,7 +158,7 @@ pub fn search(
     let protected = collect(&roots, &repositories, &names, deny, settings.git);
     let user = settings.user.clone();
     let state = state.map(Path::to_path_buf);
-    let snapshot = Snapshot { began, roots, looks, repositories, names, missing, state, user };
+    let snapshot = Snapshot { began, roots, looks, repositories, names, missing, state, user, user_facts };
     let watch = WatchList::new(&snapshot);
     Ok(Found { protected, snapshot, watch, report })
 }

@@ -50,38 +50,61 @@ struct Facts {
 pub(super) struct Survey<'a> {
     roots: &'a Roots,
     home: Option<&'a Path>,
-    /// `core.hooksPath` of the user's own configuration.
-    user_hooks: Vec<(Option<PathBuf>, Vec<u8>)>,
+    user_facts: UserFacts,
     facts: BTreeMap<PathBuf, Facts>,
     /// Directories whose `.git` was looked at, whether or not there is one.
     looked: BTreeSet<PathBuf>,
     /// Git directory of each work tree that was looked at.
     work_trees: BTreeMap<PathBuf, PathBuf>,
     pub(super) found: Repositories,
+}
+
+/// What the user's own configuration says.
+#[derive(Clone, Debug, Default)]
+pub(super) struct UserFacts {
+    /// Values of `core.hooksPath`, in the form of [`Facts`].
+    hooks_paths: Vec<(Option<PathBuf>, Vec<u8>)>,
     /// Where new repositories get their first hooks from.
     pub(super) template_dirs: Vec<PathBuf>,
+    /// Whether the box can write it.
+    in_roots: bool,
 }
 
 impl<'a> Survey<'a> {
     /// Starts with the user's own configuration, which may lie in a root (a repository of dot files).
     pub(super) fn new(roots: &'a Roots, user: &'a UserGit) -> Self {
-        let mut survey = Self {
-            roots,
-            home: user.home.as_deref(),
-            user_hooks: Vec::new(),
-            facts: BTreeMap::new(),
-            looked: BTreeSet::new(),
-            work_trees: BTreeMap::new(),
-            found: Repositories::default(),
-            template_dirs: vec![PathBuf::from("/usr/share/git-core/templates")],
-        };
+        let mut survey = Self::empty(roots, user, UserFacts::default());
         let mut facts = Facts::default();
         for file in &user.files {
             survey.config(Path::new("/"), file, Role::Included, None, &mut facts, 0);
         }
-        survey.user_hooks = facts.hooks_paths;
-        survey.template_dirs.extend(facts.template_dirs.into_iter().filter(|dir| !roots.reach(dir)));
+        let mut template_dirs = vec![PathBuf::from("/usr/share/git-core/templates")];
+        template_dirs.extend(facts.template_dirs.into_iter().filter(|dir| !roots.reach(dir)));
+        let Repositories { elements, expected, links, .. } = &survey.found;
+        let in_roots = !(elements.is_empty() && expected.is_empty() && links.is_empty());
+        survey.user_facts = UserFacts { hooks_paths: facts.hooks_paths, template_dirs, in_roots };
         survey
+    }
+
+    /// Starts with what another survey of this run has read, unless the box could have changed it since.
+    pub(super) fn again(roots: &'a Roots, user: &'a UserGit, facts: &UserFacts) -> Self {
+        if facts.in_roots { Self::new(roots, user) } else { Self::empty(roots, user, facts.clone()) }
+    }
+
+    fn empty(roots: &'a Roots, user: &'a UserGit, user_facts: UserFacts) -> Self {
+        Self {
+            roots,
+            home: user.home.as_deref(),
+            user_facts,
+            facts: BTreeMap::new(),
+            looked: BTreeSet::new(),
+            work_trees: BTreeMap::new(),
+            found: Repositories::default(),
+        }
+    }
+
+    pub(super) fn user_facts(&self) -> &UserFacts {
+        &self.user_facts
     }
 
     /// Looks at `.git` of a directory, whatever it is.
@@ -263,7 +286,7 @@ impl<'a> Survey<'a> {
     /// The directories that `core.hooksPath` means for one work tree.
     fn hooks_paths(&mut self, git_dir: &Path, work_tree: &Path) {
         let own = self.facts.get(git_dir).map(|facts| facts.hooks_paths.clone()).unwrap_or_default();
-        for (owner, value) in own.iter().chain(&self.user_hooks.clone()) {
+        for (owner, value) in own.iter().chain(&self.user_facts.hooks_paths.clone()) {
             if let Some(path) = self.expand(value) {
                 self.name(work_tree, Role::HooksPath, &path, owner.as_deref());
             }
