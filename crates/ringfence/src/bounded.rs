@@ -2,7 +2,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Dir, Mode, OFlags};
+use rustix::io::Errno;
 
 /// Whether the last component may be a symlink.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -30,7 +31,7 @@ pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, R
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => File::from(fd),
         // A symlink with O_NOFOLLOW, a socket.
-        Err(rustix::io::Errno::LOOP | rustix::io::Errno::NXIO) => return Err(ReadError::NotRegular),
+        Err(Errno::LOOP | Errno::NXIO) => return Err(ReadError::NotRegular),
         Err(errno) => return Err(ReadError::Io(errno.into())),
     };
     let metadata = file.metadata().map_err(ReadError::Io)?;
@@ -41,4 +42,22 @@ pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, R
     let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
     file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
     if bytes.len() as u64 > limit { Err(ReadError::TooLarge) } else { Ok(bytes) }
+}
+
+/// Names the entries of a directory, at most `limit` of them; `false` if there may be more. A missing directory
+/// has none.
+pub(crate) fn names_in(directory: &Path, limit: usize, mut each: impl FnMut(&[u8])) -> bool {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let opened = rustix::fs::open(directory, flags, Mode::empty()).and_then(Dir::new);
+    let entries = match opened {
+        Ok(entries) => entries,
+        Err(errno) => return matches!(errno, Errno::NOENT | Errno::NOTDIR),
+    };
+    for (number, entry) in entries.enumerate() {
+        match entry {
+            Ok(entry) if number < limit => each(entry.file_name().to_bytes()),
+            _ => return false,
+        }
+    }
+    true
 }

@@ -1,12 +1,23 @@
+use std::collections::HashSet;
 use std::path::Path;
 
 use super::{BUILTIN, Builtin};
+use crate::bounded;
+
+/// A directory with more entries is not listed: asking for each marker then costs less.
+const WORTH_LISTING: usize = 200;
 
 /// The built-in profiles whose files lie directly in `workspace`, in the order of [`BUILTIN`]. An unreadable
 /// workspace has none.
 pub fn detect(workspace: &Path) -> Vec<&'static Builtin> {
-    // One lookup a marker: a workspace may hold any number of files.
-    let present = |marker: &&str| workspace.join(marker).symlink_metadata().is_ok();
+    let mut names = HashSet::new();
+    let complete = bounded::names_in(workspace, WORTH_LISTING, |name| {
+        names.insert(name.to_vec());
+    });
+    let present = |marker: &&str| match complete {
+        true => names.contains(marker.as_bytes()),
+        false => workspace.join(marker).symlink_metadata().is_ok(),
+    };
     BUILTIN.iter().filter(|profile| profile.markers.iter().any(present)).collect()
 }
 
@@ -28,6 +39,17 @@ mod tests {
         assert_eq!(names(dir.path()), ["node", "git"]);
         std::fs::write(dir.path().join("Cargo.toml"), "").unwrap();
         assert_eq!(names(dir.path()), ["rust", "node", "git"]);
+    }
+
+    #[test]
+    fn a_large_workspace_is_no_different() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..=WORTH_LISTING {
+            std::fs::write(dir.path().join(format!("file{number}")), "").unwrap();
+        }
+        assert!(names(dir.path()).is_empty());
+        std::fs::write(dir.path().join("go.mod"), "").unwrap();
+        assert_eq!(names(dir.path()), ["go"]);
     }
 
     #[test]

@@ -8,9 +8,6 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Dir, Mode, OFlags};
-use rustix::io::Errno;
-
 pub use table::{SECRETS, Secret, When};
 
 use crate::bounded::{self, Follow};
@@ -111,7 +108,7 @@ impl Search {
         if wild.is_empty() && parts.len() < WORTH_LISTING {
             ask_for_each(base, &parts, &mut found);
         } else {
-            let complete = names_in(base, |name| {
+            let complete = bounded::names_in(base, MAX_ENTRIES, |name| {
                 if let Ok(name) = std::str::from_utf8(name)
                     && let Some((part, _)) = parts.get_key_value(name)
                 {
@@ -175,23 +172,6 @@ fn chunks(found: Vec<(&str, OsString)>) -> BTreeMap<&str, Vec<OsString>> {
         parts.entry(part).or_default().push(name);
     }
     parts
-}
-
-/// Names each entry of a directory, up to a bound; `false` if there may be more. A missing directory has none.
-fn names_in(directory: &Path, mut each: impl FnMut(&[u8])) -> bool {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(directory, flags, Mode::empty()).and_then(Dir::new);
-    let entries = match opened {
-        Ok(entries) => entries,
-        Err(errno) => return matches!(errno, Errno::NOENT | Errno::NOTDIR),
-    };
-    for (number, entry) in entries.enumerate() {
-        match entry {
-            Ok(entry) if number < MAX_ENTRIES => each(entry.file_name().to_bytes()),
-            _ => return false,
-        }
-    }
-    true
 }
 
 /// Whether a name matches a part with one `*`.
