@@ -53,11 +53,40 @@ pub(crate) fn names_in(directory: &Path, limit: usize, mut each: impl FnMut(&[u8
         Ok(entries) => entries,
         Err(errno) => return matches!(errno, Errno::NOENT | Errno::NOTDIR),
     };
-    for (number, entry) in entries.enumerate() {
-        match entry {
-            Ok(entry) if number < limit => each(entry.file_name().to_bytes()),
-            _ => return false,
+    let mut count = 0;
+    for entry in entries {
+        let Ok(entry) = entry else { return false };
+        let name = entry.file_name().to_bytes();
+        if name == b"." || name == b".." {
+            continue;
         }
+        if count == limit {
+            return false;
+        }
+        count += 1;
+        each(name);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_listing_has_neither_itself_nor_more_than_its_limit() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a"), "").unwrap();
+        std::fs::write(dir.path().join("b"), "").unwrap();
+        let list = |path: &Path, limit| {
+            let mut names = Vec::new();
+            let complete = names_in(path, limit, |name| names.push(name.to_vec()));
+            names.sort();
+            (names, complete)
+        };
+        assert_eq!(list(dir.path(), 2), (vec![b"a".to_vec(), b"b".to_vec()], true));
+        assert_eq!((list(dir.path(), 1).0.len(), list(dir.path(), 1).1), (1, false));
+        assert_eq!(list(&dir.path().join("absent"), 1), (Vec::new(), true));
+        assert_eq!(list(&dir.path().join("a"), 1), (Vec::new(), true), "a file");
+    }
 }

@@ -1,6 +1,7 @@
 //! Presets, secrets, caches, denials.
 
 use std::fs;
+use std::os::unix::fs::symlink;
 
 use ringfence::{DenialKind, DenialSource, LayerName, LayerStatus, Mode, SandboxError, Stdin};
 
@@ -65,8 +66,14 @@ fn secrets() {
         fs::write(dir.join("home/.ssh/id"), "key").unwrap();
         fs::write(dir.join("home/.npmrc"), "//r/:_authToken=t").unwrap();
         fs::write(dir.join("home/.yarnrc"), "registry x").unwrap();
+        // Neither leads anywhere, and neither may keep a command from running.
+        symlink("nowhere", dir.join("home/.aws")).unwrap();
+        symlink(".kube", dir.join("home/.kube")).unwrap();
+        fs::create_dir(dir.join("home/keys")).unwrap();
+        fs::write(dir.join("home/keys/k"), "key").unwrap();
+        symlink("keys", dir.join("home/.gnupg")).unwrap();
     });
-    let output = world.script("cat ~/.ssh/id ~/.npmrc; ls ~/.ssh; cat ~/.yarnrc");
+    let output = world.script("cat ~/.ssh/id ~/.npmrc ~/.gnupg/k ~/keys/k; ls ~/.ssh; cat ~/.yarnrc");
     assert_eq!(text(&output.stdout), "registry x");
     let output = world.script("chmod 700 ~/.ssh; mv ~/.ssh ~/moved; cat ~/moved/id ~/.ssh/id");
     assert_eq!(text(&output.stdout), "");
