@@ -1,9 +1,10 @@
 use std::mem;
+use std::sync::Arc;
+use std::thread;
 
 use ringfence_gate::protected::{Moved, Quarantined, WatchEvent};
 use ringfence_gate::{AfterRun, ApprovedRun, DriverError, DriverOutput};
 use ringfence_types::{Denial, LayerName, LayerStatus, ResolvedPolicy, SandboxOutput, Stdio, UnixPath};
-use tokio::runtime::Handle;
 
 use super::execution::Execution;
 use crate::error::SandboxError;
@@ -105,15 +106,20 @@ impl Finish {
 impl Drop for Finish {
     fn drop(&mut self) {
         let Some(after) = self.after.take() else { return };
-        let report = move || {
-            for violation in look(&after, &[]).violations {
-                tracing::warn!(session = after.session().as_str(), violation, "after a cancelled run");
-            }
-        };
-        match Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(report)),
-            Err(_) => report(),
+        let after = Arc::new(after);
+        let own = Arc::clone(&after);
+        // A thread outlives a runtime that is shut down meanwhile; a blocking task might never start.
+        let thread = thread::Builder::new().name("ringfence-look".into()).spawn(move || look_alone(&own));
+        if thread.is_err() {
+            look_alone(&after);
         }
+    }
+}
+
+/// The look after a run whose caller has gone.
+fn look_alone(after: &AfterRun) {
+    for violation in look(after, &[]).violations {
+        tracing::warn!(session = after.session().as_str(), violation, "after a cancelled run");
     }
 }
 

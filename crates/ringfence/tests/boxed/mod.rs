@@ -7,6 +7,8 @@ mod planting;
 mod policy;
 
 use std::ffi::{OsStr, OsString};
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -124,6 +126,23 @@ impl World {
     /// Runs a script to its end.
     pub(crate) fn script(&self, script: &str) -> SandboxOutput {
         runtime().block_on(self.execute(self.command("sh", &["-c", script]))).unwrap()
+    }
+}
+
+impl Drop for World {
+    /// The kernel makes overlayfs' scratch directories with mode 000 (`work/work`), which keeps an unprivileged
+    /// caller from removing the tree.
+    fn drop(&mut self) {
+        open_directories(&self.dir.path().join("state/cache"));
+    }
+}
+
+fn open_directories(path: &Path) {
+    let _ = std::fs::set_permissions(path, Permissions::from_mode(0o700));
+    for entry in std::fs::read_dir(path).into_iter().flatten().flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            open_directories(&entry.path());
+        }
     }
 }
 
