@@ -2,6 +2,9 @@ use std::os::fd::AsFd;
 
 use rustix::io::{Errno, read, write};
 
+/// Largest single write of text whose line ends are changed.
+const LINES: usize = 4096;
+
 /// What a step on a non-blocking descriptor came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
@@ -77,6 +80,26 @@ impl Buffer {
         }
     }
 
+    /// Like [`Self::drain`] for a terminal that puts a carriage return before each line feed itself: leaves out the
+    /// ones that are there.
+    pub(crate) fn drain_to_line_discipline(&mut self, to: impl AsFd) -> Step {
+        let source = &self.bytes[self.start..self.end];
+        let kept = || (0..source.len()).filter(|at| !source[*at..].starts_with(b"\r\n"));
+        let mut chunk = [0; LINES];
+        let mut length = 0;
+        for (to, at) in chunk.iter_mut().zip(kept()) {
+            *to = source[at];
+            length += 1;
+        }
+        match write(to, &chunk[..length]) {
+            Ok(count) => {
+                self.start += kept().nth(count).unwrap_or(source.len());
+                Step::Moved
+            }
+            Err(error) => failed(error),
+        }
+    }
+
     fn compact(&mut self) {
         if self.start > 0 {
             self.bytes.copy_within(self.start..self.end, 0);
@@ -123,5 +146,43 @@ mod tests {
         let mut buffer = Buffer::with_capacity(4);
         buffer.push(b"x");
         assert_eq!(buffer.drain(&writer), Step::Ended);
+    }
+    #[test]
+    fn a_line_discipline_gets_bare_line_feeds() {
+        let (reader, writer) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        let mut buffer = Buffer::with_capacity(100_000);
+        let text = "a\r\n\r\nb\r\r\nc\rd\n".repeat(3000);
+        assert_eq!(buffer.push(text.as_bytes()), text.len());
+        let (mut read, mut chunk) = (Vec::new(), [0; 1000]);
+        while !buffer.is_empty() {
+            buffer.drain_to_line_discipline(&writer);
+            while let Ok(count) = rustix::io::read(&reader, &mut chunk) {
+                read.extend(&chunk[..count]);
+            }
+        }
+        assert_eq!(String::from_utf8(read).unwrap(), text.replace("\r\n", "\n"));
+    }
+
+    #[test]
+    fn a_partial_write_loses_no_text() {
+        let (reader, writer) = pipe_with(PipeFlags::NONBLOCK).unwrap();
+        rustix::pipe::fcntl_setpipe_size(&writer, 4096).unwrap();
+        let room = 4096 - rustix::io::write(&writer, &[b'x'; 4000]).unwrap();
+        let mut buffer = Buffer::with_capacity(1000);
+        let text = "a\r\n".repeat(100);
+        buffer.push(text.as_bytes());
+        let mut read = Vec::new();
+        while !buffer.is_empty() {
+            if buffer.drain_to_line_discipline(&writer) == Step::Blocked {
+                let mut chunk = [0; 5000];
+                let count = rustix::io::read(&reader, &mut chunk).unwrap();
+                read.extend(&chunk[..count]);
+            }
+        }
+        assert!(room < 200);
+        let mut chunk = [0; 5000];
+        let count = rustix::io::read(&reader, &mut chunk).unwrap();
+        read.extend(&chunk[..count]);
+        assert_eq!(String::from_utf8(read).unwrap(), "x".repeat(4000) + &text.replace('\r', ""));
     }
 }

@@ -4,7 +4,7 @@ use rustix::event::PollFlags;
 use rustix::io::{Errno, ioctl_fionbio};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer};
 use rustix::termios::{
-    LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
+    LocalModes, OptionalActions, SpecialCodeIndex, Winsize, tcgetattr, tcsetattr, tcsetwinsize,
 };
 
 use super::buffer::{Buffer, Step};
@@ -16,6 +16,8 @@ use crate::sys::Quiet;
 const OUTPUT: usize = 16 * 1024;
 /// Input under way; a terminal holds 4 KiB itself.
 const INPUT: usize = 4 * 1024;
+/// Largest number of reads before a stop; other processes of the box may go on writing.
+const SETTLE: usize = 64;
 /// Size of an inner terminal for which there is no outer one.
 const DEFAULT_SIZE: Winsize = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
 
@@ -77,8 +79,6 @@ struct Inner {
     /// Held until the box is dead: without any open slave the master reports a hang-up, also when the box opens
     /// `/dev/tty` again later.
     slave: Option<OwnedFd>,
-    /// Output processing that was taken away because the outer terminal does it, not being raw.
-    withheld: bool,
     /// The outer terminal's modes are still to be copied.
     modes_due: bool,
 }
@@ -120,7 +120,7 @@ impl PtyRelay {
             tcsetattr(&master, OptionalActions::Now, &outer.modes()?)?;
             modes_due = false;
         }
-        self.inner = Some(Inner { master, slave: Some(slave), withheld: false, modes_due });
+        self.inner = Some(Inner { master, slave: Some(slave), modes_due });
         self.resize()?;
         self.take_keyboard()
     }
@@ -152,10 +152,23 @@ impl PtyRelay {
         self.end_input();
     }
 
-    /// Leaves the caller's terminal as it was found, before this process stops.
+    /// Leaves the caller's terminal as it was found, before this process stops. What the stopped program has
+    /// written comes first: an editor leaves its screen with that.
     pub(crate) fn suspend(&mut self) {
+        self.settle();
         self.outer.iter_mut().for_each(Terminal::suspend);
         self.output.iter().for_each(NonBlocking::suspend);
+    }
+
+    fn settle(&mut self) {
+        // Without it, a write in the background could stop this process halfway.
+        let Ok(_quiet) = Quiet::new() else { return };
+        for _ in 0..SETTLE {
+            self.read_master();
+            if self.write_output() != Step::Moved {
+                return;
+            }
+        }
     }
 
     /// Goes on after a stop. Returns whether the program is to be in the inner terminal's foreground.
@@ -168,7 +181,6 @@ impl PtyRelay {
 
     fn take_keyboard(&mut self) -> Result<bool, Errno> {
         let (PtyInput::Keyboard, Some(outer)) = (&self.input, &mut self.outer) else {
-            self.withhold_output_processing(self.output_is_terminal)?;
             return Ok(true);
         };
         let taken = self.wants_keyboard
@@ -179,24 +191,9 @@ impl PtyRelay {
             };
         if let Some(inner) = self.inner.as_mut().filter(|inner| taken && inner.modes_due) {
             tcsetattr(&inner.master, OptionalActions::Now, &outer.modes()?)?;
-            (inner.modes_due, inner.withheld) = (false, false);
+            inner.modes_due = false;
         }
-        self.withhold_output_processing(self.output_is_terminal && !taken)?;
         Ok(taken)
-    }
-
-    fn withhold_output_processing(&mut self, withhold: bool) -> Result<(), Errno> {
-        let Some(inner) = self.inner.as_mut().filter(|inner| inner.withheld != withhold) else {
-            return Ok(());
-        };
-        let mut modes = tcgetattr(&inner.master)?;
-        if withhold && !modes.output_modes.contains(OutputModes::OPOST) {
-            return Ok(());
-        }
-        modes.output_modes.set(OutputModes::OPOST, !withhold);
-        tcsetattr(&inner.master, OptionalActions::Now, &modes)?;
-        inner.withheld = withhold;
-        Ok(())
     }
 
     /// Names what this relay waits for.
@@ -236,12 +233,7 @@ impl PtyRelay {
         {
             self.downward.clear();
         }
-        if let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty())
-            && self.upward.drain(output) == Step::Ended
-        {
-            return Ok(self.hang_up());
-        }
-        Ok(false)
+        Ok(self.write_output() == Step::Ended && self.hang_up())
     }
 
     /// `true`: the outer terminal is gone.
@@ -291,9 +283,27 @@ impl PtyRelay {
 
     fn read_master(&mut self) {
         let Some(inner) = self.inner.as_ref().filter(|_| self.upward.has_room()) else { return };
+        let mut step = self.upward.fill(&inner.master);
+        if self.upward.last() == Some(b'\r') && self.upward.has_room() && step == Step::Moved {
+            // The line feed that goes with it.
+            step = self.upward.fill(&inner.master);
+        }
         // EIO: no slave is open any more, and all that was written has been read.
-        if self.upward.fill(&inner.master) == Step::Ended {
+        if step == Step::Ended {
             self.inner = None;
+        }
+    }
+
+    fn write_output(&mut self) -> Step {
+        let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty()) else {
+            return Step::Blocked;
+        };
+        match &self.outer {
+            // Both the inner terminal and the outer one, which isn't raw, process what the program writes.
+            Some(outer) if self.output_is_terminal && outer.returns_carriage() => {
+                self.upward.drain_to_line_discipline(output)
+            }
+            _ => self.upward.drain(output),
         }
     }
 

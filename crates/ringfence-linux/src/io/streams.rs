@@ -412,7 +412,7 @@ impl Streams {
             Some(signals) if interactive || signals.stop_received() => {
                 self.pty.iter_mut().for_each(PtyRelay::suspend);
                 self.relays.iter().flatten().for_each(|relay| relay.set_suspended(true));
-                let whole_job = interactive && signal != Signal::STOP && !signals.stop_received();
+                let whole_job = signal != Signal::STOP && !signals.stop_received();
                 signals.stop(signal, whole_job).map_err(StreamError::Stop)?
             }
             _ if signal == Signal::STOP => return Ok(Resume::Leave),

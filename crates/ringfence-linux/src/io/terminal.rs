@@ -4,7 +4,8 @@ use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::Errno;
 use rustix::process::getpgrp;
 use rustix::termios::{
-    OptionalActions, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetpgrp, tcgetwinsize, tcsetattr,
+    OptionalActions, OutputModes, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetpgrp,
+    tcgetwinsize, tcsetattr,
 };
 
 use super::caller::is_controlling;
@@ -58,6 +59,12 @@ impl Terminal {
     /// Its modes; while it is raw, those from before.
     pub(crate) fn modes(&self) -> Result<Termios, Errno> {
         self.saved.clone().map_or_else(|| tcgetattr(&self.tty), Ok)
+    }
+
+    /// Whether it puts a carriage return before each line feed that is written.
+    pub(crate) fn returns_carriage(&self) -> bool {
+        let modes = OutputModes::OPOST | OutputModes::ONLCR;
+        !self.is_raw() && tcgetattr(&self.tty).is_ok_and(|own| own.output_modes.contains(modes))
     }
 
     /// Its size.

@@ -6,7 +6,7 @@ use ringfence_types::{Stdin, Stdio};
 use rustix::fs::{OFlags, fcntl_getfl};
 use rustix::process::Signal;
 use rustix::pty::{openpt, unlockpt};
-use rustix::termios::{InputModes, Termios, tcgetwinsize};
+use rustix::termios::{InputModes, OutputModes, Termios, tcgetwinsize};
 
 use super::*;
 use crate::io::{Caller, Flow, PollSet, Resume, Streams};
@@ -452,7 +452,8 @@ fn in_a_pipeline_the_keyboard_is_left_alone_until_it_is_asked_for() {
     assert!(!rig.foreground);
     let before = shown(&rig.outer);
     rig.person().write_all(b"for another program\n").unwrap();
-    // The outer terminal does the output processing, so the inner one must not.
+    // Both terminals process output, and one must not undo the other.
+    let as_found = modes(&rig.program);
     rig.program.write_all(b"line\n").unwrap();
     assert!(rig.until_seen("line\r\n").ends_with("program\r\nline\r\n"));
     assert_eq!(read_now(&rig.program), b"");
@@ -463,11 +464,26 @@ fn in_a_pipeline_the_keyboard_is_left_alone_until_it_is_asked_for() {
 
     let resumed = rig.streams.job_stopped(Signal::TTIN, None).unwrap();
     assert_eq!(resumed, Resume::Continue { foreground: true });
-    assert!(modes(&rig.program).output_modes.contains(OutputModes::OPOST));
+    // A program sets what it found, with a change.
+    tcsetattr(&rig.program, OptionalActions::Now, &as_found).unwrap();
     rig.person().write_all(b"for the box\r").unwrap();
     assert_eq!(rig.until_seen("\n"), "for the box\r\n");
     let count = rig.program.read(&mut line).unwrap();
     assert_eq!(&line[..count], b"for the box\n");
+}
+
+#[test]
+fn line_ends_stay_whole_in_long_output() {
+    let mut rig = in_a_pipeline();
+    let mut program = rig.program.try_clone().unwrap();
+    // Of four bytes each in the terminal, which gives 4095 at a time.
+    let writer = std::thread::spawn(move || program.write_all("yy\n".repeat(20_000).as_bytes()).unwrap());
+    let mut seen = Vec::new();
+    rig.until(|rig| {
+        seen.extend(read_now(rig.person()));
+        (seen.len() >= 80_000 && writer.is_finished()).then_some(())
+    });
+    assert_eq!(String::from_utf8(seen).unwrap(), "yy\r\n".repeat(20_000));
 }
 
 #[test]

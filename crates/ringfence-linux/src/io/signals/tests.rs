@@ -1,4 +1,5 @@
 use std::fs::File;
+use std::io::Write;
 use std::os::fd::AsFd;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -259,7 +260,7 @@ fn job() {
     let caller = Caller { fds: [terminal, terminal, terminal] };
     let (mut streams, _child) = Streams::new(Stdio::Inherit, Stdin::Null, 0, caller).unwrap();
     let (master, program) = open_pair();
-    let program = File::from(program);
+    let (mut program, kept_master) = (File::from(program), master.try_clone().unwrap());
     let _member = Member::start();
     assert!(!streams.attach_pty(master.into()).unwrap(), "started in the background");
     assert!(!raw());
@@ -275,11 +276,14 @@ fn job() {
     assert!(inner.local_modes.contains(LocalModes::ECHO) && inner.output_modes.contains(OutputModes::OPOST));
     assert_eq!(inner.special_codes[SpecialCodeIndex::VQUIT], 6);
 
+    // An editor's last act before it stops.
+    program.write_all(&[b'x'; 3000]).unwrap();
     assert_eq!(
         streams.job_stopped(Signal::TSTP, Some(&mut signals)).unwrap(),
         background,
         "continued in the background"
     );
+    assert_eq!(rustix::io::read(&kept_master, &mut [0; 1]), Err(Errno::AGAIN), "has been relayed");
     assert!(!raw());
     assert!(!streams.continued().unwrap(), "still in the background");
 
