@@ -10,7 +10,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ringfence_gate::identity;
-use ringfence_plan::linux::{Access, MountOp};
+use ringfence_plan::linux::{Access, Identity, MountOp};
 use ringfence_types::{FileId, LayerName, LayerStatus, Step, UnixPath};
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
 use rustix::io::Errno;
@@ -90,7 +90,7 @@ fn root(mounts: &[MountOp]) -> StepResult<OwnedFd> {
             tree
         }
         Some(MountOp::EmptyRoot) => {
-            let root = tmpfs(0o755, ROOT_SIZE).on(Step::Mounts, subject)?;
+            let root = tmpfs(0o755, ROOT_SIZE, None).on(Step::Mounts, subject)?;
             rustix::fs::mkdirat(&root, "proc", Mode::from_raw_mode(0o555)).on(Step::Mounts, "/proc")?;
             root
         }
@@ -108,7 +108,7 @@ impl Scratch {
     /// Made at `/proc` of the new root, which the fresh proc will hide: kernels before 6.15 clone a mount only
     /// if it is attached.
     fn new(root: &OwnedFd, mounts: &[MountOp]) -> StepResult<Self> {
-        let mount = tmpfs(0o700, ROOT_SIZE).on(Step::Mounts, "covers")?;
+        let mount = tmpfs(0o700, ROOT_SIZE, None).on(Step::Mounts, "covers")?;
         let mode = Mode::empty();
         openat(&mount, "file", OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC, mode)
             .on(Step::Mounts, "empty cover")?;
@@ -140,7 +140,7 @@ impl Builder<'_> {
         match op {
             MountOp::HostTree { .. } | MountOp::EmptyRoot => Ok(()),
             MountOp::Tmpfs { at, mode, size } => {
-                let mount = tmpfs(*mode, *size).on(Step::Mounts, at)?;
+                let mount = tmpfs(*mode, *size, self.owner()).on(Step::Mounts, at)?;
                 self.attach(&mount, at)
             }
             MountOp::Directory { at, mode } => self
@@ -202,7 +202,7 @@ impl Builder<'_> {
                 attach(&tree, &place).on(Step::Mounts, at)
             }
             MountOp::Devpts { at } => {
-                let mount = devpts().on(Step::Mounts, at)?;
+                let mount = devpts(self.owner()).on(Step::Mounts, at)?;
                 self.attach(&mount, at)
             }
             MountOp::Proc { at } => self.proc(at, reporter),
@@ -215,6 +215,11 @@ impl Builder<'_> {
                 .on(Step::Mounts, at)
             }
         }
+    }
+
+    /// Whose a new file system has to be, if not its maker's.
+    fn owner(&self) -> Option<Identity> {
+        Some(self.request.plan.identity).filter(|identity| identity.switch)
     }
 
     fn attach(&self, mount: &OwnedFd, at: &UnixPath) -> StepResult<()> {
@@ -361,10 +366,11 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     move_mount(mount, "", place, "", flags)
 }
 
-fn tmpfs(mode: u32, size: u64) -> Result<OwnedFd, Errno> {
+fn tmpfs(mode: u32, size: u64, owner: Option<Identity>) -> Result<OwnedFd, Errno> {
     let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "size", size.to_string())?;
     fsconfig_set_string(&fs, "mode", format!("{mode:o}"))?;
+    give_to(&fs, owner)?;
     fsconfig_create(&fs)?;
     fsmount(
         &fs,
@@ -373,10 +379,18 @@ fn tmpfs(mode: u32, size: u64) -> Result<OwnedFd, Errno> {
     )
 }
 
-fn devpts() -> Result<OwnedFd, Errno> {
+/// What the box makes for itself belongs to whom the command runs as.
+fn give_to(fs: &OwnedFd, owner: Option<Identity>) -> Result<(), Errno> {
+    let Some(owner) = owner else { return Ok(()) };
+    fsconfig_set_string(fs, "uid", owner.uid.to_string())?;
+    fsconfig_set_string(fs, "gid", owner.gid.to_string())
+}
+
+fn devpts(owner: Option<Identity>) -> Result<OwnedFd, Errno> {
     let fs = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_set_string(&fs, "ptmxmode", "0666")?;
     fsconfig_set_string(&fs, "mode", "0620")?;
+    give_to(&fs, owner)?;
     fsconfig_create(&fs)?;
     fsmount(
         &fs,

@@ -4,11 +4,12 @@ use std::convert::Infallible;
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
 
+use ringfence_plan::linux::Identity;
 use ringfence_types::{LayerName, LayerStatus, Step};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
-use rustix::process::{DumpableBehavior, Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 use rustix::pty::OpenptFlags;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -33,14 +34,11 @@ pub(super) fn run(
     gate: Option<OwnedFd>,
 ) -> StepResult<Infallible> {
     // The launcher has one thread, so its end is the end of the process.
-    let follow_launcher = || rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
-    follow_launcher().at(Step::Clone)?;
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Clone)?;
     report_namespaces(request, reporter);
 
     request.fault_point(Step::Idmap)?;
     idmap(request, gate, reporter)?;
-    // A change of identity clears the signal.
-    follow_launcher().at(Step::Idmap)?;
 
     reopen_input(request, &mut streams, &control)?;
     // The plan's modes are meant as written.
@@ -94,7 +92,8 @@ fn report_namespaces(request: &Request, reporter: &mut Reporter) {
     reporter.layer(LayerName::Proxy, LayerStatus::NotRequested, "no host named");
 }
 
-/// One uid and one gid, each mapped to itself; setgroups denied.
+/// One uid and one gid; setgroups denied. Where root switches to the workspace's owner, the supervisor writes the
+/// maps, and PID 1 and the target change over at the end.
 fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> StepResult<()> {
     let identity = request.plan.identity;
     if let Some(gate) = gate {
@@ -102,10 +101,6 @@ fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> S
             Some(Order::Go) => {}
             _ => return Err(Errno::PIPE).on(Step::Idmap, "the supervisor"),
         }
-        let (uid, gid) =
-            (rustix::process::Uid::from_raw(identity.uid), rustix::process::Gid::from_raw(identity.gid));
-        rustix::thread::set_thread_res_gid(gid, gid, gid).on(Step::Idmap, format!("gid {}", identity.gid))?;
-        rustix::thread::set_thread_res_uid(uid, uid, uid).on(Step::Idmap, format!("uid {}", identity.uid))?;
     } else {
         for (path, text) in [
             ("/proc/self/setgroups", "deny".to_owned()),
@@ -115,18 +110,26 @@ fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> S
             fs::write(path, text).map_err(errno).on(Step::Idmap, path)?;
         }
     }
+    let expected = if identity.switch { 0 } else { identity.seen_uid };
+    let mapped = rustix::process::geteuid().as_raw() == expected;
+    let status = if mapped { LayerStatus::Enforced } else { LayerStatus::Missing };
+    let mut detail = format!("uid {}, gid {}", identity.seen_uid, identity.seen_gid);
     let extra = rustix::process::getgroups().map(|groups| groups.len()).unwrap_or(0);
-    let own = rustix::process::geteuid().as_raw() == identity.seen_uid;
-    let status = if own { LayerStatus::Enforced } else { LayerStatus::Missing };
-    let detail = match extra {
-        0 => format!("uid {}, gid {}", identity.uid, identity.gid),
-        _ => format!(
-            "uid {}, gid {}; {extra} supplementary groups of the caller remain",
-            identity.uid, identity.gid
-        ),
-    };
+    if extra > 0 {
+        detail.push_str(&format!("; {extra} supplementary groups of the caller remain"));
+    }
     reporter.layer(LayerName::UserNs, status, detail);
     Ok(())
+}
+
+/// Becomes the workspace's owner, for good: no other id is left to go back to.
+pub(super) fn switch_identity(identity: Identity) -> Result<(), Errno> {
+    if !identity.switch {
+        return Ok(());
+    }
+    let (uid, gid) = (Uid::from_raw(identity.uid), Gid::from_raw(identity.gid));
+    rustix::thread::set_thread_res_gid(gid, gid, gid)?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid)
 }
 
 /// A file that is standard input could be opened again for writing through `/proc/self/fd/0`: the target gets
@@ -222,6 +225,9 @@ impl Reaper {
         keep.extend(self.terminal.as_ref().map(AsFd::as_fd));
         sys::close_all_but(&keep).at(Step::Init)?;
         rustix::thread::set_no_new_privs(true).at(Step::Init)?;
+        switch_identity(request.plan.identity).at(Step::Init)?;
+        // A change of identity clears it.
+        rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Init)?;
         let none = CapabilitySet::empty();
         let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
         rustix::thread::set_capabilities(None, none).at(Step::Init)?;

@@ -126,15 +126,17 @@ fn namespaces(request: &Request) -> u64 {
     flags as u64
 }
 
-/// Maps the target's ids, which only a privileged process of the parent namespace may do for another user
+/// Maps the ids of a target that root switches to, which only a privileged process of the parent namespace may do
 /// (user_namespaces(7)).
+///
+/// Root's own are mapped too: PID 1 needs them to reach what lies in root's directories and to make what the plan
+/// says. It gives them up with everything else, and the target never has them.
 fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
     let identity = request.plan.identity;
-    for (file, text) in [
-        ("setgroups", "deny".to_owned()),
-        ("uid_map", format!("{} {} 1", identity.seen_uid, identity.uid)),
-        ("gid_map", format!("{} {} 1", identity.seen_gid, identity.gid)),
-    ] {
+    let map = |id: u32| if id == 0 { "0 0 1".to_owned() } else { format!("{id} {id} 1\n0 0 1") };
+    for (file, text) in
+        [("setgroups", "deny".to_owned()), ("uid_map", map(identity.uid)), ("gid_map", map(identity.gid))]
+    {
         let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
         fs::write(&path, text).map_err(errno).on(Step::Idmap, path)?;
     }

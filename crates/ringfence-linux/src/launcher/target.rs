@@ -16,7 +16,7 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
-use super::init::InnerTerminal;
+use super::init::{InnerTerminal, switch_identity};
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::{Request, StdStreams};
 use crate::sys;
@@ -37,7 +37,7 @@ pub(super) fn run(
     limits(request, reporter)?;
 
     request.fault_point(Step::Caps)?;
-    drop_capabilities(reporter)?;
+    drop_capabilities(request, reporter)?;
     check_workspace(request)?;
 
     request.fault_point(Step::Landlock)?;
@@ -104,7 +104,7 @@ fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
 }
 
 /// no_new_privs, then the bounding set, the ambient set and all others.
-fn drop_capabilities(reporter: &mut Reporter) -> StepResult<()> {
+fn drop_capabilities(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
     rustix::thread::set_no_new_privs(true).on(Step::Caps, "no_new_privs")?;
     for bit in 0..u64::BITS {
         match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
@@ -115,6 +115,8 @@ fn drop_capabilities(reporter: &mut Reporter) -> StepResult<()> {
         }
     }
     rustix::thread::clear_ambient_capability_set().on(Step::Caps, "ambient set")?;
+    let identity = request.plan.identity;
+    switch_identity(identity).on(Step::Caps, "identity")?;
     let none = CapabilitySets {
         effective: CapabilitySet::empty(),
         permitted: CapabilitySet::empty(),
@@ -122,7 +124,9 @@ fn drop_capabilities(reporter: &mut Reporter) -> StepResult<()> {
     };
     rustix::thread::set_capabilities(None, none).on(Step::Caps, "capability sets")?;
     let left = rustix::thread::capabilities(None).on(Step::Caps, "capability sets")?;
-    if left != none || !rustix::thread::no_new_privs().at(Step::Caps)? {
+    let own = rustix::process::getuid() == rustix::process::geteuid()
+        && rustix::process::geteuid().as_raw() == identity.seen_uid;
+    if left != none || !own || !rustix::thread::no_new_privs().at(Step::Caps)? {
         return Err(Errno::PERM).on(Step::Caps, "capability sets");
     }
     reporter.layer(LayerName::Caps, LayerStatus::Enforced, "none held, none to be gained");
@@ -180,8 +184,11 @@ fn landlock(plan: &LandlockPlan) -> StepResult<RulesetStatus> {
     let mut created = ruleset.create().map_err(ruleset_error)?;
     for rule in plan.rules.iter().flatten() {
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file =
-            rustix::fs::open(rule.path.as_bytes(), flags, Mode::empty()).on(Step::Landlock, &rule.path)?;
+        let file = match rustix::fs::open(rule.path.as_bytes(), flags, Mode::empty()) {
+            // What the target can't reach needs no leave.
+            Err(Errno::ACCESS) => continue,
+            file => file.on(Step::Landlock, &rule.path)?,
+        };
         let mode = rustix::fs::fstat(&file).on(Step::Landlock, &rule.path)?.st_mode;
         let mut access = match rule.access {
             LandlockAccess::List => AccessFs::ReadDir.into(),

@@ -84,7 +84,10 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
 /// Root becomes the workspace's owner, so that what the command creates belongs to whom it should.
 fn identity(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Identity {
     let (uid, gid, switch) = match policy.workspace_owner {
-        Some(owner) if facts.uid == 0 && owner.uid != 0 => (owner.uid, owner.gid, true),
+        Some(owner) if facts.uid == 0 && owner.uid != 0 => {
+            // A folder of root's group is no reason to have that group's rights.
+            (owner.uid, if owner.gid == 0 { owner.uid } else { owner.gid }, true)
+        }
         _ => (facts.uid, facts.gid, false),
     };
     let nests_as_root = uid == 0 && policy.linux.nested_userns;
@@ -113,6 +116,10 @@ fn host_environment(
     }
     if let Some(home) = &policy.private_home {
         set("HOME", home.as_path().into());
+    }
+    if identity.switch && policy.private_home.is_none() && !writes_everything(policy) {
+        // Root's own is nothing that the workspace's owner could write.
+        set("HOME", "/tmp".into());
     }
     if identity.seen_uid == 0 {
         // Without CAP_CHOWN, extracting an archive as uid 0 would fail on each file of another owner.
