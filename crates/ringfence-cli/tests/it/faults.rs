@@ -14,7 +14,7 @@ const STEPS: [&str; 13] = [
 ];
 
 fn host_mounts() -> String {
-    fs::read_to_string("/proc/self/mountinfo").unwrap()
+    fs::read_to_string("/proc/self/mountinfo").expect("the host's mount table")
 }
 
 #[test]
