@@ -14,6 +14,16 @@
 //! 5. [`Streams::exited`], and on with step 4 until [`Streams::is_done`]; [`Streams::stop_reading`] when
 //!    [`Clock`] says that the drain took too long.
 //! 6. [`Streams::finish`].
+//!
+//! # Terminals
+//!
+//! The box never has the caller's terminal, only an inner one of its own. Its session is led by PID 1, and the
+//! program is a job in it, as if PID 1 were a shell. The job runs in the foreground while the keyboard is the
+//! box's: from the start if standard input and output are the terminal and this process is in its foreground.
+//! Otherwise (in a pipeline, in the background) it is started in the background of the inner terminal, where
+//! the kernel stops it when it reads or configures that; then [`Streams::job_stopped`] takes the keyboard or stops
+//! this process as the shell expects of a background job. So the keyboard stays with whoever uses it, be it the
+//! pager behind us, and a line typed for the shell never ends up in a box.
 
 mod buffer;
 mod caller;

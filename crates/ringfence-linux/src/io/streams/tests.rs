@@ -3,11 +3,13 @@ use std::io::{Read, Seek, Write};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
+use ringfence_types::{Stdin, StdinStream, Stdio};
 use rustix::event::Timespec;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 
+use super::setup::{null, pipe};
 use super::*;
-use crate::io::PollSet;
+use crate::io::{Caller, PollSet, Signals};
 
 /// Long enough for any machine; passing tests don't wait for it.
 const PATIENCE: Duration = Duration::from_secs(60);
