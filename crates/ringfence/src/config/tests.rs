@@ -356,3 +356,19 @@ fn deep_nesting_is_an_error_and_no_crash() {
         assert!(matches!(files.load(), Err(ConfigError::Invalid { .. })), "{:.20}", text);
     }
 }
+
+/// Every TOML block of the guide is a configuration that this version accepts.
+#[test]
+fn the_guides_examples_are_valid() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide");
+    let mut blocks = 0;
+    for page in ["configuration.md", "profiles.md"] {
+        let text = fs::read_to_string(guide.join(page)).unwrap();
+        for block in text.split("```toml\n").skip(1) {
+            let block = block.split("```").next().unwrap();
+            assert_eq!(check(block), Ok(()), "{page}:\n{block}");
+            blocks += 1;
+        }
+    }
+    assert!(blocks >= 2);
+}
