@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use ringfence_gate::identity;
 use ringfence_plan::linux::{Access, Identity, MountOp};
 use ringfence_types::{FileId, LayerName, LayerStatus, Step, UnixPath};
-use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
+use rustix::fs::{Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
 use rustix::io::Errno;
 use rustix::mount::{
     FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
@@ -39,6 +39,8 @@ struct Builder<'a> {
     root: OwnedFd,
     scratch: Scratch,
     covers: usize,
+    /// Where something was made last.
+    parent: Option<(UnixPath, OwnedFd)>,
     overlay_missing: Option<Errno>,
 }
 
@@ -47,7 +49,7 @@ pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<()
     request.fault_point(Step::Mounts)?;
     let root = root(&request.plan.mounts)?;
     let scratch = Scratch::new(&root, &request.plan.mounts)?;
-    let mut builder = Builder { request, root, scratch, covers: 0, overlay_missing: None };
+    let mut builder = Builder { request, root, scratch, covers: 0, parent: None, overlay_missing: None };
     for op in &request.plan.mounts {
         builder.mount(op, reporter)?;
     }
@@ -222,21 +224,31 @@ impl Builder<'_> {
         Some(self.request.plan.identity).filter(|identity| identity.switch)
     }
 
-    fn attach(&self, mount: &OwnedFd, at: &UnixPath) -> StepResult<()> {
+    fn attach(&mut self, mount: &OwnedFd, at: &UnixPath) -> StepResult<()> {
+        if self.parent.as_ref().is_some_and(|(path, _)| path.starts_with(at)) {
+            self.parent = None;
+        }
         let place = open_at(&self.root, at, false).on(Step::Mounts, at)?;
         attach(mount, &place).on(Step::Mounts, at)
     }
 
-    /// Calls `make` with the parent directory and the name of a path to be made.
+    /// Calls `make` with the parent directory and the name of a path to be made. What is made together lies
+    /// together, so the parent is kept for the next one.
     fn in_parent(
-        &self,
+        &mut self,
         at: &UnixPath,
         make: impl FnOnce(&OwnedFd, &[u8]) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        let (Some(parent), Some(name)) = (at.parent(), at.components().last()) else {
+        let (Some(path), Some(name)) = (at.parent(), at.components().last()) else {
             return Err(Errno::INVAL);
         };
-        make(&open_at(&self.root, &parent, false)?, name)
+        let parent = match self.parent.take() {
+            Some((known, directory)) if known == path => directory,
+            _ => open_at(&self.root, &path, false)?,
+        };
+        let made = make(&parent, name);
+        self.parent = Some((path, parent));
+        made
     }
 
     /// Fresh, while the old `/proc` is still there: without one in sight the kernel refuses.
@@ -346,19 +358,25 @@ fn compare(file: &OwnedFd, path: &UnixPath, id: Option<&FileId>) -> StepResult<(
 
 /// Opens a place of the box.
 fn open_at(root: &OwnedFd, at: &UnixPath, symlink: bool) -> Result<OwnedFd, Errno> {
-    let relative = at.as_bytes().strip_prefix(b"/").unwrap_or(at.as_bytes());
-    open_canonical(root, if relative.is_empty() { b"." } else { relative }, symlink)
+    open_canonical(root, relative(at), symlink)
 }
 
-/// Opens a path that has no symlink on the way, and none at its end unless one is meant.
-fn open_canonical(root: impl AsFd, path: &[u8], symlink: bool) -> Result<OwnedFd, Errno> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    let opened = openat2(root, path, flags, Mode::empty(), resolve)?;
-    if !symlink && FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode).is_symlink() {
-        return Err(Errno::LOOP);
+/// A path of the box as seen from its root.
+fn relative(at: &UnixPath) -> &[u8] {
+    match at.as_bytes().strip_prefix(b"/").unwrap_or(at.as_bytes()) {
+        b"" => b".",
+        relative => relative,
     }
-    Ok(opened)
+}
+
+/// Opens a path that has no symlink on the way, and none at its end unless one is meant: with `O_NOFOLLOW` the
+/// kernel opens that symlink itself, without it the symlink is an error (openat2(2), `RESOLVE_NO_SYMLINKS`).
+fn open_canonical(root: impl AsFd, path: &[u8], symlink: bool) -> Result<OwnedFd, Errno> {
+    let mut flags = OFlags::PATH | OFlags::CLOEXEC;
+    if symlink {
+        flags |= OFlags::NOFOLLOW;
+    }
+    openat2(root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
 }
 
 fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {

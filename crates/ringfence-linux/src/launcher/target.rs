@@ -303,7 +303,8 @@ fn exec(request: &Request) -> Fault {
     for candidate in candidates(program, &target.env) {
         let Ok(path) = CString::new(candidate.clone()) else { return fail(Errno::INVAL, FaultKind::Failed) };
         match sys::execve(&path, &argv, &env) {
-            Errno::NOENT | Errno::NOTDIR if !exists(&candidate) => {}
+            // Nor does a directory of `PATH` count that can't be searched.
+            Errno::NOENT | Errno::NOTDIR | Errno::ACCESS if !exists(&candidate) => {}
             Errno::NOEXEC if !is_text(&candidate) => return fail(Errno::NOEXEC, FaultKind::NotExecutable),
             Errno::NOEXEC => {
                 let mut script = vec![c"sh".to_owned(), path];

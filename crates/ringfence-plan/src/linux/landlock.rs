@@ -1,6 +1,8 @@
 //! Landlock rules, derived from the mount plan so that the two can't disagree: whatever a mount makes visible,
 //! Landlock grants with the same access; what mounts take away (masks, pins, seals) needs no rule.
 
+use std::collections::BTreeMap;
+
 use ringfence_types::UnixPath;
 use serde::{Deserialize, Serialize};
 
@@ -47,19 +49,18 @@ pub(super) fn plan(abi: u32, mounts: &[MountOp], nested_userns: bool) -> Option<
     })
 }
 
-/// The rules that grant exactly what `mounts` shows.
+/// The rules that grant exactly what `mounts` shows; a rule that one above it makes needless is left out.
 pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
-    let mut rules: Vec<LandlockRule> = Vec::new();
-    let mut root = None;
+    let mut rules: BTreeMap<UnixPath, LandlockAccess> = BTreeMap::new();
     for op in mounts {
         let (path, access) = match op {
-            MountOp::HostTree { access } => (&UnixPath::from("/"), of(*access)),
-            MountOp::EmptyRoot => (&UnixPath::from("/"), LandlockAccess::List),
-            MountOp::Bind { at, access, .. } => (at, of(*access)),
+            MountOp::HostTree { access } => (UnixPath::from("/"), of(*access)),
+            MountOp::EmptyRoot => (UnixPath::from("/"), LandlockAccess::List),
+            MountOp::Bind { at, access, .. } => (at.clone(), of(*access)),
             MountOp::Tmpfs { at, .. }
             | MountOp::Overlay { at, .. }
             | MountOp::Devpts { at }
-            | MountOp::Proc { at } => (at, LandlockAccess::All),
+            | MountOp::Proc { at } => (at.clone(), LandlockAccess::All),
             MountOp::Directory { .. }
             | MountOp::MountPoint { .. }
             | MountOp::Symlink { .. }
@@ -68,14 +69,14 @@ pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
             | MountOp::Pin { .. }
             | MountOp::Seal { .. } => continue,
         };
-        if path.depth() == 0 {
-            root = Some(access);
-        } else if root >= Some(access) {
-            continue;
+        // A mount comes after those above it.
+        let covered = std::iter::successors(Some(path.clone()), UnixPath::parent)
+            .any(|above| rules.get(&above).is_some_and(|granted| *granted >= access));
+        if !covered {
+            rules.insert(path, access);
         }
-        rules.push(LandlockRule { path: path.clone(), access });
     }
-    rules
+    rules.into_iter().map(|(path, access)| LandlockRule { path, access }).collect()
 }
 
 fn of(access: Access) -> LandlockAccess {
