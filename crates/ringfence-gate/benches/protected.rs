@@ -1,4 +1,4 @@
-//! What protected paths cost before, during and after a run, by the size of the workspace.
+//! What protected paths cost before and after a run, by the size of the workspace.
 //!
 //! `cargo bench -p ringfence-gate --bench protected`
 
@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use criterion::{BatchSize, BenchmarkId, Criterion, criterion_group, criterion_main};
-use ringfence_gate::protected::{Found, Pending, Settings, UserGit, Watch, final_look, search};
+use ringfence_gate::protected::{Found, Pending, Settings, UserGit, final_look, search};
 
 /// A repository with so many directories of so many files each, and a state directory.
 struct Workspace {
@@ -71,7 +71,6 @@ fn protected(criterion: &mut Criterion) {
             bench.iter(|| workspace.search(&settings, Some(&workspace.state)));
         });
         group.bench_function(id("search_cold"), |bench| bench.iter(|| workspace.search(&settings(), None)));
-        group.bench_function(id("watch"), |bench| bench.iter(|| Watch::new(&found.watch).unwrap()));
         group.bench_function(id("note"), |bench| {
             let quarantine = workspace.state.join("quarantine");
             bench.iter(|| Pending::begin(&found.snapshot, &quarantine, &workspace.state).unwrap());
@@ -79,7 +78,7 @@ fn protected(criterion: &mut Criterion) {
         group.bench_function(id("look"), |bench| {
             bench.iter_batched(
                 || workspace.warm(),
-                |found| final_look(&found.snapshot, &[]),
+                |found| final_look(&found.snapshot),
                 BatchSize::PerIteration,
             );
         });

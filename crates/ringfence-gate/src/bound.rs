@@ -6,7 +6,7 @@ use ringfence_types::{
 };
 
 use crate::cwd::{self, CwdError};
-use crate::protected::{self, ProtectedError, SearchReport, Snapshot, WatchList};
+use crate::protected::{self, ProtectedError, SearchReport, Snapshot};
 use crate::resolve::{Host, Pins, Resolution, ResolveError};
 use crate::sessions::{SessionError, SessionWorkspace};
 
@@ -24,7 +24,6 @@ pub struct BoundCommand {
 pub(crate) struct Resolved {
     pub(crate) policy: ResolvedPolicy,
     pub(crate) pins: Pins,
-    pub(crate) watch: WatchList,
     /// For the look after the run; `None` if the whole disk is writable.
     pub(crate) snapshot: Option<Arc<Snapshot>>,
     report: Option<SearchReport>,
@@ -76,7 +75,7 @@ impl Resolved {
             let seconds = timeout.as_secs().saturating_add(u64::from(timeout.subsec_nanos() > 0));
             policy.timeout_secs = Some(seconds);
         }
-        let mut resolved = Self { policy, pins, watch: WatchList::default(), snapshot: None, report: None };
+        let mut resolved = Self { policy, pins, snapshot: None, report: None };
         resolved.search(settings, &host.state)?;
         cwd::check_protected(&resolved.policy.workspace, &resolved.policy.cwd, &resolved.policy.protected)?;
         Ok(resolved)
@@ -99,7 +98,6 @@ impl Resolved {
         own.read_only.extend(found.protected.read_only);
         own.pins.extend(found.protected.pins);
         own.incomplete = found.protected.incomplete;
-        self.watch = found.watch;
         self.snapshot = Some(Arc::new(found.snapshot));
         self.report = Some(found.report);
         Ok(())

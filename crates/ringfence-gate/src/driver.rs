@@ -50,8 +50,6 @@ pub struct RunParts {
     pub pinned: Pins,
     /// Limits.
     pub limits: RunLimits,
-    /// What to watch during the run.
-    pub watch: crate::protected::WatchList,
 }
 
 /// How a started program ended.
@@ -75,8 +73,6 @@ pub struct DriverOutput {
     pub layers: LayerReport,
     /// What was refused, as far as this driver knows.
     pub denials: Vec<Denial>,
-    /// What the watch saw during the run.
-    pub watched: Vec<crate::protected::WatchEvent>,
     /// Roots that the command could write.
     pub writable: Vec<PathBuf>,
 }

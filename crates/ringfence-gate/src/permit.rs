@@ -8,7 +8,7 @@ use ringfence_types::{Excess, ResolvedPolicy, SandboxCapabilities, SandboxComman
 use crate::approval::ApprovalOutcome;
 use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::driver::{RunLimits, RunParts};
-use crate::protected::{self, Findings, Pending, Quarantined, Snapshot, WatchEvent};
+use crate::protected::{self, Findings, Pending, Quarantined, Snapshot};
 use crate::resolve::{Host, RunEnd};
 use crate::sessions::SessionWorkspace;
 
@@ -245,8 +245,8 @@ impl ApprovedRun {
 
     /// Takes the run apart, for a driver.
     pub fn into_parts(self) -> RunParts {
-        let Resolved { pins, watch, .. } = self.resolved;
-        RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits, watch }
+        let Resolved { pins, .. } = self.resolved;
+        RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits }
     }
 }
 
@@ -273,10 +273,10 @@ impl AfterRun {
         self.end.wait();
     }
 
-    /// Looks for what the run left behind, once its tree is dead. `watched` is what the watch saw meanwhile.
+    /// Looks for what the run left behind, once its tree is dead.
     /// `None` if nothing was protected, because the whole disk was writable.
-    pub fn look(&self, watched: &[WatchEvent]) -> Option<Findings> {
-        Some(protected::final_look(self.snapshot.as_ref()?, watched))
+    pub fn look(&self) -> Option<Findings> {
+        Some(protected::final_look(self.snapshot.as_ref()?))
     }
 
     /// Moves what offends into the session's quarantine, below Ringfence's home.

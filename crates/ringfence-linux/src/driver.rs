@@ -80,7 +80,7 @@ impl LinuxDriver {
         launch: impl FnOnce(&Request, StdStreams) -> launcher::StepResult<crate::supervise::Running>,
     ) -> Result<DriverOutput, DriverError> {
         // The pinned descriptors stay open until the end of the run.
-        let RunParts { mut command, plan, pinned: _pinned, limits, .. } = run.into_parts();
+        let RunParts { mut command, plan, pinned: _pinned, limits } = run.into_parts();
         let LaunchPlan::Linux(plan) = plan;
         let clock = Clock::start(limits.timeout);
         let writable = plan.writable.iter().map(to_path).collect();

@@ -23,6 +23,7 @@ pub enum DenialSource {
     Seccomp,
     Landlock,
     Proxy,
+    /// The look for changed protected paths, when the run's tree is dead.
     Watch,
     Policy,
     Stderr,

@@ -48,7 +48,7 @@ pub enum FindingKind {
     Link,
     /// A new git directory whose permissions don't let anybody tell what is in it. Offends.
     Closed,
-    /// A program outside replaced or removed a protected path, so that its mount in the box was gone.
+    /// A program outside replaced, moved or removed a protected path, so that no mount in the box covered it.
     LostMount,
     /// A protected path changed in place. The mount held, so a program outside did it, or a hard link.
     Changed,
@@ -58,8 +58,6 @@ pub enum FindingKind {
     TrackedName,
     /// A denied path that did not exist appeared. Offends: no mount can cover what is not there.
     DeniedAppeared,
-    /// Something that git obeys appeared during the run and was gone at its end.
-    Transient,
 }
 
 impl FindingKind {
@@ -73,7 +71,7 @@ impl FindingKind {
             | Self::Link
             | Self::Closed
             | Self::DeniedAppeared => true,
-            Self::LostMount | Self::Changed | Self::NewName | Self::TrackedName | Self::Transient => false,
+            Self::LostMount | Self::Changed | Self::NewName | Self::TrackedName => false,
         }
     }
 
@@ -88,14 +86,13 @@ impl FindingKind {
             Self::Redirection => "redirection of a git directory".into(),
             Self::Link => "symlink in a git directory".into(),
             Self::Closed => "git directory that can't be looked into".into(),
-            Self::LostMount => "protected path replaced from outside during the run".into(),
+            Self::LostMount => "protected path replaced, moved or removed from outside during the run".into(),
             Self::Changed => "protected path changed from outside during the run".into(),
             Self::NewName => "new file that programs outside obey".into(),
             Self::TrackedName => {
                 "changed file that programs outside obey, writable because git tracks it".into()
             }
             Self::DeniedAppeared => "denied path that appeared during the run".into(),
-            Self::Transient => "protected name that appeared and was gone at the end".into(),
         }
     }
 }

@@ -20,7 +20,6 @@ use super::search::{Index, Snapshot, below, summarize, survey_mark};
 use super::stat::{Since, Stat};
 use super::survey::Survey;
 use super::walk::{self, Listed, Scope};
-use super::watch::WatchEvent;
 
 /// Names that git runs hooks by (githooks(5)). Other files in a directory named by `core.hooksPath` are theirs.
 const HOOKS: [&str; 28] = [
@@ -58,9 +57,7 @@ const HOOKS: [&str; 28] = [
 ///
 /// Every directory below the roots is compared with the index and read again if it changed, however long that
 /// takes; what is new in it is judged by its content. The index is brought up to date on the way.
-///
-/// `events` are those of the run's [`Watch`](super::Watch).
-pub fn final_look(before: &Snapshot, events: &[WatchEvent]) -> Findings {
+pub fn final_look(before: &Snapshot) -> Findings {
     let since = before.began.since();
     let mut survey = Survey::again(&before.roots, &before.user, &before.user_facts);
     let mut listed = BTreeMap::new();
@@ -93,8 +90,7 @@ pub fn final_look(before: &Snapshot, events: &[WatchEvent]) -> Findings {
     look.elements();
     look.closed();
     look.links();
-    look.names(&before.names, &before.missing);
-    look.events(events);
+    look.names(&before.names, &before.missing, &before.roots);
     look.finish(&before.roots)
 }
 
@@ -426,7 +422,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn names(&mut self, names: &[Name], missing: &[PathBuf]) {
+    fn names(&mut self, names: &[Name], missing: &[PathBuf], roots: &Roots) {
         for name in names {
             let now = Stat::find(&name.path).ok().flatten();
             let kind = match (&name.state, now) {
@@ -445,22 +441,16 @@ impl<'a> Look<'a> {
             if let Some(kind) = kind {
                 self.find(&name.path, kind);
             }
+            if let NameState::Link(target) = &name.state
+                && let Some(old) = target.stat.as_ref().filter(|_| roots.reach(&target.path))
+                && Stat::find(&target.path).ok().flatten().is_none_or(|new| new.id != old.id)
+            {
+                self.find(&target.path, FindingKind::LostMount);
+            }
         }
         for path in missing {
             if matches!(Stat::find(path), Ok(Some(_))) {
                 self.find(path, FindingKind::DeniedAppeared);
-            }
-        }
-    }
-
-    fn events(&mut self, events: &[WatchEvent]) {
-        for event in events {
-            match event {
-                WatchEvent::LostMount { path } => self.find(path, FindingKind::LostMount),
-                WatchEvent::Appeared { path, .. } if !matches!(Stat::find(path), Ok(Some(_))) => {
-                    self.find(path, FindingKind::Transient);
-                }
-                WatchEvent::Appeared { .. } | WatchEvent::Overflow => {}
             }
         }
     }

@@ -3,9 +3,16 @@
 //! | when | what | by |
 //! |---|---|---|
 //! | before the run | [`search`] finds what exists; the policy makes it read-only and pins the way to it | the caller |
-//! | during it | [`Watch`] sees mounts that are lost and names that appear | the supervisor |
+//! | during it | a mount that is lost changes the box's mount table, and the run ends | PID 1 of the box |
 //! | when its tree is dead | [`final_look`] finds what is new and judges it by its content | the caller |
 //! | then | [`quarantine`] moves away what would be executed; [`recover`] finishes that after a crash | the caller |
+//!
+//! # What happens during a run
+//!
+//! The kernel takes a mount away, in the box too, when a program outside removes what it lies on or renames
+//! another file over that. PID 1 of the box polls `/proc/self/mountinfo`, sees it at once and ends the run as a
+//! violation. A program outside that *moves* a protected path moves the mount with it, of which the table gives
+//! no sign, and the old name is free. That, and names that appear where nothing was, is left to the look after.
 //!
 //! # What is looked at
 //!
@@ -45,7 +52,6 @@ mod settings;
 mod stat;
 mod survey;
 mod walk;
-mod watch;
 mod worktree;
 
 pub use finding::{Finding, FindingKind, Findings};
@@ -54,5 +60,4 @@ pub use pending::Pending;
 pub use quarantine::{Moved, QuarantineError, Quarantined, quarantine, recover};
 pub use search::{Found, ProtectedError, SearchReport, Snapshot, search};
 pub use settings::{GitProtection, Settings, UserGit};
-pub use watch::{Appearance, Watch, WatchEvent, WatchList};
 pub use worktree::{common_dir_grants, enclosing_git_dir, git_dir_around};

@@ -21,7 +21,6 @@ use super::settings::{Settings, UserGit};
 use super::stat::{Moment, Stat};
 use super::survey::{Survey, UserFacts};
 use super::walk::{self, Refreshed, Scope};
-use super::watch::WatchList;
 use super::{gitconfig, gitindex};
 
 /// Why no search was possible.
@@ -44,8 +43,6 @@ pub struct Found {
     pub protected: Protected,
     /// For the look after the run. Take it before the command starts and keep it until its tree is dead.
     pub snapshot: Snapshot,
-    /// For whoever supervises the run.
-    pub watch: WatchList,
     /// How thorough the search was.
     pub report: SearchReport,
 }
@@ -159,8 +156,7 @@ pub fn search(
     let user = settings.user.clone();
     let state = state.map(Path::to_path_buf);
     let snapshot = Snapshot { began, roots, looks, repositories, names, missing, state, user, user_facts };
-    let watch = WatchList::new(&snapshot);
-    Ok(Found { protected, snapshot, watch, report })
+    Ok(Found { protected, snapshot, report })
 }
 
 struct Search<'a, 's> {

@@ -4,7 +4,7 @@
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use ringfence_gate::protected::{Appearance, FindingKind, Findings, Found, WatchEvent, final_look, search};
+use ringfence_gate::protected::{FindingKind, Findings, Found, final_look, search};
 use ringfence_types::{DenialKind, DenialSource, PathKind};
 
 use crate::support::{Place, as_nobody, git, offending, reported, repository, script, settle, write};
@@ -13,7 +13,7 @@ use crate::support::{Place, as_nobody, git, offending, reported, repository, scr
 fn after(place: &Place, act: impl FnOnce(&Place)) -> Findings {
     let found = place.search();
     act(place);
-    final_look(&found.snapshot, &[])
+    final_look(&found.snapshot)
 }
 
 #[track_caller]
@@ -401,23 +401,19 @@ fn other_names_are_reported() {
 }
 
 #[test]
-fn what_was_there_for_a_while_is_reported() {
+fn what_a_linked_name_leads_to_is_reported() {
     let place = Place::repository();
-    let found = place.search();
-    let path = place.path(".git/commondir");
-    let events = [
-        WatchEvent::Appeared { path: path.clone(), what: Appearance::Obeyed },
-        WatchEvent::LostMount { path: place.path(".git/config") },
-        WatchEvent::Overflow,
-    ];
-    let findings = final_look(&found.snapshot, &events);
-    assert_eq!(
-        reported(&place, &findings),
-        [
-            (".git/commondir".to_owned(), FindingKind::Transient),
-            (".git/config".to_owned(), FindingKind::LostMount)
-        ]
-    );
+    place.write("settings/x", "");
+    symlink("settings", place.path(".vscode")).unwrap();
+    symlink(place.outside.join("elsewhere"), place.path(".idea")).unwrap();
+    fs::create_dir(place.outside.join("elsewhere")).unwrap();
+    let findings = after(&place, |place| {
+        fs::rename(place.path("settings"), place.path("gone")).unwrap();
+        place.write("settings/tasks.json", "{}");
+        // No box can write there.
+        fs::remove_dir(place.outside.join("elsewhere")).unwrap();
+    });
+    assert_eq!(reported(&place, &findings), [("settings".to_owned(), FindingKind::LostMount)]);
 }
 
 /// A repository that the search missed is not the run's, what the run put into it is.
@@ -431,7 +427,7 @@ fn repositories_that_the_search_missed() {
     let found = place.search();
     assert!(found.protected.incomplete.is_some());
     script(&place.path("deep/er/mine/.git/hooks/pre-push"));
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     assert_eq!(offending(&place, &findings), ["deep/er/mine/.git/hooks/pre-push"]);
     fs::remove_file(place.path("deep/er/mine/.git/hooks/pre-push")).unwrap();
     // The look has made the index complete.
@@ -449,8 +445,8 @@ fn runs_at_the_same_time_see_their_own_changes() {
     place.write("new/.git/hooks/pre-commit", "");
     // The second run starts and ends in between, and takes the hook into the index.
     let second = place.search();
-    assert!(!final_look(&second.snapshot, &[]).violation());
-    assert_eq!(offending(&place, &final_look(&first.snapshot, &[])), ["new/.git/hooks/pre-commit"]);
+    assert!(!final_look(&second.snapshot).violation());
+    assert_eq!(offending(&place, &final_look(&first.snapshot)), ["new/.git/hooks/pre-commit"]);
 }
 
 #[test]
@@ -461,7 +457,7 @@ fn without_a_state_directory_the_index_is_kept_in_memory() {
     let settings = &place.settings;
     let found: Found = search(std::slice::from_ref(&place.root), &[], settings, None).unwrap();
     place.write("a/b/.git/hooks/x", "");
-    assert_eq!(offending(&place, &final_look(&found.snapshot, &[])), ["a/b/.git/hooks/x"]);
+    assert_eq!(offending(&place, &final_look(&found.snapshot)), ["a/b/.git/hooks/x"]);
 }
 
 #[test]
@@ -477,7 +473,7 @@ fn several_roots() {
     }
     write(&place.path("three/.git/hooks/x"), "");
     assert_eq!(
-        offending(&place, &final_look(&found.snapshot, &[])),
+        offending(&place, &final_look(&found.snapshot)),
         ["one/inner/sub/.git/hooks/x", "one/sub/.git/hooks/x", "two/sub/.git/hooks/x"]
     );
 }
@@ -539,7 +535,7 @@ fn a_second_look_finds_the_same() {
     let found = place.search();
     place.git(&["init", "-q", "new"]);
     place.write("new/.git/hooks/pre-commit", "");
-    let first = offending(&place, &final_look(&found.snapshot, &[]));
-    assert_eq!(first, offending(&place, &final_look(&found.snapshot, &[])));
+    let first = offending(&place, &final_look(&found.snapshot));
+    assert_eq!(first, offending(&place, &final_look(&found.snapshot)));
     assert_eq!(first, ["new/.git/hooks/pre-commit"]);
 }

@@ -6,5 +6,4 @@ mod look;
 mod quarantine;
 mod search;
 mod support;
-mod watch;
 mod worktree;

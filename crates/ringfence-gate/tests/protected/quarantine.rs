@@ -15,7 +15,7 @@ use crate::support::{Place, git, git_command, offending, repository, script, set
 fn run(place: &Place, act: impl FnOnce(&Place)) -> (Findings, Quarantined) {
     let found = place.search();
     act(place);
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     let done = quarantine(&findings, &directory(place), &place.state);
     assert!(done.unjournaled.is_none(), "{done:?}");
     assert_eq!(fs::read_dir(place.state.join("journals")).map_or(0, Iterator::count), 0);
@@ -30,7 +30,7 @@ fn directory(place: &Place) -> PathBuf {
 #[track_caller]
 fn is_clean(place: &Place) {
     let found = place.search();
-    assert_eq!(offending(place, &final_look(&found.snapshot, &[])), Vec::<String>::new());
+    assert_eq!(offending(place, &final_look(&found.snapshot)), Vec::<String>::new());
 }
 
 /// Git still takes the directory for a repository.
@@ -148,13 +148,13 @@ fn on_another_file_system_it_is_renamed_in_place() {
     }
     let found = place.search();
     place.write("new/.git/hooks/pre-commit", "planted");
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     let done = quarantine(&findings, &elsewhere.path().join("q"), &place.state);
     assert_eq!(done.moved[0].to, place.path("new/.git/hooks/.ringfence-quarantined-1"));
     assert_eq!(fs::read_to_string(&done.moved[0].to).unwrap(), "planted");
     assert_eq!(fs::read_dir(elsewhere.path().join("q")).unwrap().count(), 0, "an empty directory is left");
     // The look at the same run finds it disarmed.
-    assert!(!final_look(&found.snapshot, &[]).violation());
+    assert!(!final_look(&found.snapshot).violation());
 }
 
 #[test]
@@ -162,7 +162,7 @@ fn a_quarantine_inside_a_root_is_not_used() {
     let place = Place::new();
     let found = place.search();
     place.write("new/.git/hooks/pre-commit", "");
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     let done = quarantine(&findings, &place.path("q"), &place.state);
     assert!(is_in_place(&done.moved[0].to) && !place.path("q").exists());
 }
@@ -178,7 +178,7 @@ fn symlinks_on_the_way_are_not_followed() {
     write(&place.outside.join("hooks/pre-commit"), "victim");
     let found = place.search();
     place.write("new/.git/hooks/pre-commit", "planted");
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     fs::rename(place.path("new/.git"), place.path("new/moved")).unwrap();
     symlink("../../outside", place.path("new/.git")).unwrap();
     let done = quarantine(&findings, &directory(&place), &place.state);
@@ -193,7 +193,7 @@ fn what_is_something_else_by_now_is_left() {
     for name in ["a", "b"] {
         place.write(&format!("new/.git/hooks/{name}"), "planted");
     }
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     fs::rename(place.path("new/.git/hooks/a"), place.path("kept")).unwrap();
     place.write("new/.git/hooks/a", "other");
     fs::remove_file(place.path("new/.git/hooks/b")).unwrap();
@@ -213,7 +213,7 @@ fn without_a_journal_things_are_moved_all_the_same() {
     let place = Place::new();
     let found = place.search();
     place.write("new/.git/hooks/a", "planted");
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     let file = place.outside.join("file");
     fs::write(&file, "").unwrap();
     let done = quarantine(&findings, &directory(&place), &file);
@@ -269,7 +269,7 @@ fn the_start_after_a_crash_looks_at_what_was_left() {
     git(&place.path("mine"), &["config", "core.editor", "mine"]);
     // Another run that starts and ends in between takes nothing away from that.
     let found = place.search();
-    assert!(!final_look(&found.snapshot, &[]).violation());
+    assert!(!final_look(&found.snapshot).violation());
 
     let recovered = recover(&place.state).unwrap();
     let [done] = &recovered[..] else { panic!("{recovered:?}") };
@@ -321,7 +321,7 @@ fn the_start_after_a_crash_finishes_what_was_begun() {
         place.write(&format!("new/.git/hooks/{name}"), "planted");
     }
     place.write("new/.git/config", "[core]\n\tbare = false\n\tpager = x\n");
-    let findings = final_look(&found.snapshot, &[]);
+    let findings = final_look(&found.snapshot);
     let journal = journal_of(&place, &findings);
     // The crash came after the first hook and the configuration, and before the rest.
     let target = directory(&place).join("1");

@@ -2,7 +2,7 @@ use std::mem;
 use std::sync::Arc;
 use std::thread;
 
-use ringfence_gate::protected::{Moved, Quarantined, WatchEvent};
+use ringfence_gate::protected::{Moved, Quarantined};
 use ringfence_gate::{AfterRun, ApprovedRun, DriverError, DriverOutput};
 use ringfence_types::{Denial, LayerName, LayerStatus, ResolvedPolicy, SandboxOutput, Stdio, UnixPath};
 
@@ -51,8 +51,7 @@ impl Finish {
             Err(error) if may_have_run(&error) => (DriverOutput::default(), Vec::new(), End::Failed(error)),
             Err(error) => return Err(error.into()),
         };
-        let watched = mem::take(&mut output.watched);
-        let look = move || after.map(|after| look(&after, &watched)).unwrap_or_default();
+        let look = move || after.map(|after| look(&after)).unwrap_or_default();
         let look = execution.blocking("look at what the command left", look).await?;
         for detail in look.incomplete {
             output.layers.record(LayerName::Protected, LayerStatus::Partial, detail);
@@ -118,7 +117,7 @@ impl Drop for Finish {
 
 /// The look after a run whose caller has gone.
 fn look_alone(after: &AfterRun) {
-    for violation in look(after, &[]).violations {
+    for violation in look(after).violations {
         tracing::warn!(session = after.session().as_str(), violation, "after a cancelled run");
     }
 }
@@ -136,10 +135,10 @@ fn may_have_run(error: &DriverError) -> bool {
 }
 
 /// Finds what the run left behind, and moves away what something outside would run.
-fn look(after: &AfterRun, watched: &[WatchEvent]) -> Look {
+fn look(after: &AfterRun) -> Look {
     // A driver whose future was dropped ends the tree, but not at once.
     after.wait();
-    let Some(findings) = after.look(watched) else { return Look::default() };
+    let Some(findings) = after.look() else { return Look::default() };
     let mut look =
         Look { denials: findings.denials(), incomplete: findings.incomplete.clone(), ..Look::default() };
     if !findings.violation() {

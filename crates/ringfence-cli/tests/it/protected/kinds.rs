@@ -226,12 +226,34 @@ fn a_host_that_rewrites_the_configuration_during_the_run() {
         fixture.write("ws/go", "");
         let finished = running.wait();
         let text = fixture.read("ws/.git/config");
+        assert_eq!(finished.code, Some(125), "{}", finished.report());
+        assert!(finished.err().contains("ended its protection"), "{}", finished.report());
         assert!(text.contains("[host]"), "the host's change is lost: {text}");
         assert!(!text.contains("planted"), "{text}\n{}", finished.report());
         assert!(!fixture.exists("ws/.git/hooks/pre-commit"), "{}", finished.report());
     });
 }
 
+#[test]
+fn a_host_that_does_other_git_work_during_the_run() {
+    needs!(binaries(); "git");
+    as_each_caller(|fixture| {
+        repository(fixture);
+        let script = "echo ready; until [ -e go ]; do sleep 0.02; done; sleep 0.5; echo over";
+        let mut running = fixture.shell_inside(&[], script).spawn();
+        running.wait_for("ready");
+        fixture.write("ws/more", "");
+        for words in [&["add", "more"][..], &["commit", "-qm", "two"], &["branch", "other"], &["gc", "-q"]] {
+            git(fixture, &fixture.ws(), words);
+        }
+        fixture.write("ws/go", "");
+        let finished = running.wait().code_is(0);
+        assert!(finished.out().contains("over"), "{}", finished.report());
+    });
+}
+
+/// A directory that is moved keeps its mount, so that the mount table stays as it is: what was planted in the
+/// new one is found after the run.
 #[test]
 fn a_host_that_replaces_the_hooks_during_the_run() {
     needs!(binaries(); "git");
@@ -246,7 +268,7 @@ fn a_host_that_replaces_the_hooks_during_the_run() {
             .expect("rename");
         fixture.mkdir("ws/.git/hooks");
         fixture.write("ws/go", "");
-        let finished = running.wait();
+        let finished = running.wait().code_is(125);
         assert!(!fixture.exists("ws/.git/hooks/pre-commit"), "{}", finished.report());
     });
 }
