@@ -61,11 +61,15 @@ fn build(folder: &Path) {
     assert!(status.success(), "the probe can't be built: {status}");
 }
 
-/// The path itself if all users can execute it, else that of a copy.
+/// Folders of which the box has private ones.
+const PRIVATE: [&str; 3] = ["/tmp", "/run", "/dev"];
+
+/// The path itself if all users can execute it, inside the box too, else that of a copy.
 fn reachable(binary: &Path) -> PathBuf {
     let open = |path: &Path| fs::metadata(path).is_ok_and(|found| found.mode() & 0o005 == 0o005);
-    if open(binary) && binary.ancestors().skip(1).all(|folder| folder.as_os_str().is_empty() || open(folder))
-    {
+    let private = PRIVATE.iter().any(|folder| binary.starts_with(folder));
+    let folders = || binary.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    if !private && open(binary) && folders().all(open) {
         return binary.to_path_buf();
     }
     let found = fs::metadata(binary).expect("the binary exists");

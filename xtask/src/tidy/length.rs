@@ -16,10 +16,6 @@ const REASONS: &[(&str, &str)] = &[
         "crates/ringfence-linux/src/io/pty/tests.rs",
         "one case for each event of a terminal, on shared helpers",
     ),
-    (
-        "crates/ringfence-linux/src/io/streams.rs",
-        "the states of the three streams, which one poll loop turns together",
-    ),
     ("crates/ringfence/tests/pipeline.rs", "one case for each way out of the pipeline"),
 ];
 
