@@ -303,8 +303,9 @@ fn exec(request: &Request) -> Fault {
     for candidate in candidates(program, &target.env) {
         let Ok(path) = CString::new(candidate.clone()) else { return fail(Errno::INVAL, FaultKind::Failed) };
         match sys::execve(&path, &argv, &env) {
-            // Nor does a directory of `PATH` count that can't be searched.
-            Errno::NOENT | Errno::NOTDIR | Errno::ACCESS if !exists(&candidate) => {}
+            Errno::NOENT | Errno::NOTDIR if !exists(&candidate) => {}
+            // A directory of `PATH` that can't be searched has no program for us.
+            Errno::ACCESS if !program.contains(&b'/') && !exists(&candidate) => {}
             Errno::NOEXEC if !is_text(&candidate) => return fail(Errno::NOEXEC, FaultKind::NotExecutable),
             Errno::NOEXEC => {
                 let mut script = vec![c"sh".to_owned(), path];
