@@ -102,7 +102,9 @@ impl Invocation {
 /// Those of clap, which include a request for help or the version.
 pub(crate) fn parse(argv: &[OsString]) -> Result<Parsed, clap::Error> {
     let Some(name) = Invocation::of(argv).name else {
-        return match command().try_get_matches_from(argv) {
+        // Whatever name the binary was called by, the texts say `ringfence`.
+        let words = std::iter::once(OsString::from("ringfence")).chain(argv.iter().skip(1).cloned());
+        return match command().try_get_matches_from(words) {
             Err(error) => Err(error),
             Ok(_) => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
         };
