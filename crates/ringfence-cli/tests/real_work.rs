@@ -62,7 +62,9 @@ fn own_tests_skip_inside() {
     needs!(&binaries; "userns");
     let fixture = Fixture::new(&binaries, Caller::all()[0]);
     let own = std::env::current_exe().expect("the test's own path");
-    let folder = own.parent().expect("the test lies in a folder").to_str().expect("its path is text");
+    // `target/debug`, with the binaries that the test looks for.
+    let folder =
+        own.parent().and_then(Path::parent).and_then(Path::to_str).expect("the target directory is text");
     let own = own.to_str().expect("its path is text");
     // The target directory may lie below /tmp, of which the box has a private one.
     let inside = fixture.inside(&["--read", folder], &[own, "--exact", "git", "--nocapture"]);

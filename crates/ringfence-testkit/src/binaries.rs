@@ -1,3 +1,4 @@
+use std::ffi::OsStr;
 use std::fs::{self, Permissions};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -75,30 +76,35 @@ fn reachable(binary: &Path) -> PathBuf {
     let found = fs::metadata(binary).expect("the binary exists");
     let mut hasher = DefaultHasher::new();
     (binary, found.len(), found.mtime(), found.mtime_nsec()).hash(&mut hasher);
-    let folder = PathBuf::from(format!("/var/tmp/ringfence-tests-{}", rustix::process::geteuid().as_raw()));
-    let _ = fs::create_dir(&folder);
-    let owner = fs::symlink_metadata(&folder).expect("the folder for binaries exists");
-    assert!(owner.is_dir() && owner.uid() == rustix::process::geteuid().as_raw(), "{folder:?} is another's");
-    fs::set_permissions(&folder, Permissions::from_mode(0o755)).expect("chmod");
-    let name = binary.file_name().expect("a binary has a name").to_string_lossy();
-    let copy = folder.join(format!("{name}-{:016x}", hasher.finish()));
+    let base = PathBuf::from(format!("/var/tmp/ringfence-tests-{}", rustix::process::geteuid().as_raw()));
+    let folder = base.join(format!("{:016x}", hasher.finish()));
+    let name = binary.file_name().expect("a binary has a name");
+    let copy = folder.join(name);
+    for folder in [&base, &folder] {
+        let made = fs::create_dir(folder).is_ok();
+        let owner = fs::symlink_metadata(folder).expect("the folder for binaries exists");
+        let own = owner.is_dir() && owner.uid() == rustix::process::geteuid().as_raw();
+        assert!(own, "{folder:?} is another's");
+        if made {
+            fs::set_permissions(folder, Permissions::from_mode(0o755)).expect("chmod");
+        }
+    }
     if !copy.exists() {
-        let partial = folder.join(format!("{name}-{}.partial", std::process::id()));
+        let partial = folder.join(format!("{}.partial", std::process::id()));
         fs::copy(binary, &partial).expect("copy of the binary");
         fs::set_permissions(&partial, Permissions::from_mode(0o755)).expect("chmod");
         fs::rename(&partial, &copy).expect("rename of the copy");
-        remove_older(&folder, &name, &copy);
+        remove_older(&base, name, &folder);
     }
     copy
 }
 
-/// Earlier builds are of no use.
-fn remove_older(folder: &Path, name: &str, newest: &Path) {
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let stem = entry.file_name().to_string_lossy().rsplit_once('-').map(|(stem, _)| stem.to_owned());
-        if stem.as_deref() == Some(name) && path != newest && path.extension().is_none() {
-            let _ = fs::remove_file(path);
+/// Earlier builds of the same binary are of no use.
+fn remove_older(base: &Path, name: &OsStr, newest: &Path) {
+    for entry in fs::read_dir(base).into_iter().flatten().flatten() {
+        let folder = entry.path();
+        if folder != newest && folder.join(name).exists() {
+            let _ = fs::remove_dir_all(folder);
         }
     }
 }
