@@ -31,6 +31,21 @@ fn on_a_tmpfs_and_below_tmp() {
     }
 }
 
+/// The host's own mounts come and go. Their end reaches the box, and uncovers nothing in it.
+#[test]
+fn while_the_host_takes_away_a_mount_of_its_own() {
+    as_each_caller(|fixture| {
+        let script = "exec unshare --user --map-root-user --mount bash -c '
+            mount -t tmpfs none $HOST/medium
+            $RUN -- sh -c \"touch up; sleep 1; touch done\" &
+            until [ -e $WS/up ]; do sleep 0.01; done
+            umount $HOST/medium && rmdir $HOST/medium && wait $!'";
+        fixture.mkdir("host/medium");
+        fixture.shell_outside(script).finish().code_is(0);
+        assert!(fixture.exists("ws/done") && !fixture.exists("host/medium"));
+    });
+}
+
 #[test]
 fn below_the_callers_tmpdir() {
     as_each_caller(|fixture| {

@@ -22,6 +22,7 @@ use rustix::mount::{
 use super::Request;
 use super::process::errno;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
+use super::table::mount_id;
 use crate::sys::{MountAttr, set_mount_attributes};
 
 /// Parts of `/proc` that are read-only inside.
@@ -42,14 +43,17 @@ struct Builder<'a> {
     /// Where something was made last.
     parent: Option<(UnixPath, OwnedFd)>,
     overlay_missing: Option<Errno>,
+    /// Numbers of the mounts made.
+    made: Vec<u64>,
 }
 
-/// Builds the box's file tree and moves into it.
-pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+/// Builds the box's file tree and moves into it. Returns the numbers of the mounts that make it.
+pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<Vec<u64>> {
     request.fault_point(Step::Mounts)?;
     let root = root(&request.plan.mounts)?;
     let scratch = Scratch::new(&root, &request.plan.mounts)?;
-    let mut builder = Builder { request, root, scratch, covers: 0, parent: None, overlay_missing: None };
+    let mut builder =
+        Builder { request, root, scratch, covers: 0, parent: None, overlay_missing: None, made: Vec::new() };
     for op in &request.plan.mounts {
         builder.mount(op, reporter)?;
     }
@@ -67,7 +71,7 @@ pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<()
     };
     reporter.layer(LayerName::MountNs, status, detail);
     report_protected(request, reporter);
-    Ok(())
+    Ok(builder.made)
 }
 
 /// Every protected path is a mount of the plan, and a mount that fails ends the run.
@@ -184,7 +188,7 @@ impl Builder<'_> {
                     self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
                 match open_at(&self.root, at, false) {
                     Err(Errno::NOENT) if *may_be_gone => Ok(()),
-                    place => attach(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
+                    place => self.fix(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
                 }
             }
             MountOp::Cover { at, .. } => {
@@ -201,7 +205,7 @@ impl Builder<'_> {
                     let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
                     set_mount_attributes(&tree, attr).on(Step::Mounts, at)?;
                 }
-                attach(&tree, &place).on(Step::Mounts, at)
+                self.fix(&tree, &place).on(Step::Mounts, at)
             }
             MountOp::Devpts { at } => {
                 let mount = devpts(self.owner()).on(Step::Mounts, at)?;
@@ -229,7 +233,13 @@ impl Builder<'_> {
             self.parent = None;
         }
         let place = open_at(&self.root, at, false).on(Step::Mounts, at)?;
-        attach(mount, &place).on(Step::Mounts, at)
+        self.fix(mount, &place).on(Step::Mounts, at)
+    }
+
+    /// Attaches a mount that must stay until the end of the run.
+    fn fix(&mut self, mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
+        self.made.push(mount_id(mount)?);
+        attach(mount, place)
     }
 
     /// Calls `make` with the parent directory and the name of a path to be made. What is made together lies
@@ -269,7 +279,7 @@ impl Builder<'_> {
             Err(error) => return Err(error).on(Step::Proc, at),
         };
         let place = open_at(&self.root, at, false).on(Step::Proc, at)?;
-        attach(&proc, &place).on(Step::Proc, at)?;
+        self.fix(&proc, &place).on(Step::Proc, at)?;
         if !self.request.plan.nested_userns {
             // After the capabilities are gone this can't be written; it belongs to the writer's user namespace.
             let name = "sys/user/max_user_namespaces";
@@ -290,13 +300,13 @@ impl Builder<'_> {
             let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
             set_mount_attributes(&tree, attr).on(Step::Proc, at.join(name))?;
             let place = open_at(&self.root, &at.join(name), false).on(Step::Proc, at.join(name))?;
-            attach(&tree, &place).on(Step::Proc, at.join(name))?;
+            self.fix(&tree, &place).on(Step::Proc, at.join(name))?;
         }
         for name in PROC_MASKED {
             let at = at.join(name);
             let Some(place) = present(open_at(&self.root, &at, false)).on(Step::Proc, &at)? else { continue };
             let cover = self.scratch.cover("file").on(Step::Proc, &at)?;
-            attach(&cover, &place).on(Step::Proc, &at)?;
+            self.fix(&cover, &place).on(Step::Proc, &at)?;
         }
         Ok(())
     }

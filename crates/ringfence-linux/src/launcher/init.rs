@@ -15,15 +15,12 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::process::errno;
 use super::report::{At, Event, Order, Reporter, StepResult};
+use super::table::MountTable;
 use super::{Request, StdStreams, filesystem, target};
 use crate::sys;
 
 /// Host name inside, also in the box's `/etc/hosts`.
 const HOST_NAME: &[u8] = b"ringfence";
-
-/// The box's mount table. A mount that goes away takes the protection of what it covered with it, and it does so
-/// when a program outside renames another file over that or removes it.
-const MOUNT_TABLE: &str = "/proc/self/mountinfo";
 
 /// Sets up the box and starts the target. Returns only if a step fails.
 pub(super) fn run(
@@ -43,7 +40,7 @@ pub(super) fn run(
     reopen_input(request, &mut streams, &control)?;
     // The plan's modes are meant as written.
     let umask = rustix::process::umask(Mode::empty());
-    filesystem::build(request, reporter)?;
+    let mounts = filesystem::build(request, reporter)?;
 
     request.fault_point(Step::Loopback)?;
     if request.plan.own_network {
@@ -59,8 +56,7 @@ pub(super) fn run(
     rustix::process::setsid().on(Step::Init, "session")?;
     let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
-    let mounts = rustix::fs::open(MOUNT_TABLE, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())
-        .on(Step::Init, MOUNT_TABLE)?;
+    let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
     match sys::fork().on(Step::Init, "target")? {
         None => {
             drop(control);
@@ -180,8 +176,7 @@ struct Reaper {
     control: OwnedFd,
     terminal: Option<OwnedFd>,
     signals: OwnedFd,
-    /// Has an exceptional condition whenever the box's mount table changes (proc_pid_mountinfo(5)).
-    mounts: OwnedFd,
+    mounts: MountTable,
 }
 
 impl Reaper {
@@ -192,15 +187,15 @@ impl Reaper {
             let mut fds = [
                 PollFd::new(&self.control, PollFlags::IN),
                 PollFd::new(&self.signals, PollFlags::IN),
-                PollFd::new(&self.mounts, PollFlags::PRI),
+                PollFd::from_borrowed_fd(self.mounts.as_fd(), PollFlags::PRI),
             ];
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(_) => sys::exit_now(1),
             }
             let [order, child, mounts] = fds.each_ref().map(PollFd::revents);
-            if !mounts.is_empty() {
-                // Nothing inside can mount or unmount, and no mount of ours hears of the host's.
+            // Nothing inside can mount or unmount, and no mount of ours hears of the host's.
+            if !mounts.is_empty() && self.mounts.has_lost() {
                 self.end_with(Event::MountLost);
             }
             if !child.is_empty() {

@@ -27,6 +27,7 @@ mod init;
 mod process;
 mod remote;
 mod report;
+mod table;
 mod target;
 
 use std::os::fd::OwnedFd;

@@ -47,6 +47,7 @@ pub(super) static ROWS: &[Row] = &[
     allow(call!(munmap), "memory"),
     allow(call!(poll on x86_64), "wait for the status pipe and signals"),
     allow(call!(ppoll), "wait for the status pipe and signals"),
+    allow(call!(pread64), "the mount table"),
     allow(call!(read), "the status pipe and signals"),
     allow(call!(recvfrom), "the control socket"),
     allow(call!(recvmsg), "the control socket"),

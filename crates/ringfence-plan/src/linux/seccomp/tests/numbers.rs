@@ -62,6 +62,7 @@ pub(super) const HEADERS: &[&str] = &[
     "pivot_root 155 41 217",
     "poll 7 - -",
     "ppoll 271 73 309",
+    "pread64 17 67 180",
     "process_madvise 440 440 440",
     "process_vm_readv 310 270 347",
     "process_vm_writev 311 271 348",
