@@ -12,6 +12,7 @@ use ringfence_plan::{HostFacts, LaunchPlan, LinuxPlan};
 use ringfence_types::{LayerReport, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
 
+use crate::covers::Covers;
 use crate::facts;
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
 use crate::launcher::{self, RemoteLauncher, Request, StdStreams};
@@ -89,6 +90,7 @@ impl LinuxDriver {
             Streams::new(command.stdio, stdin, limits.max_output_bytes, Caller::standard())
                 .map_err(stream_error)?;
         let program = PathBuf::from(&command.program);
+        let covers = Covers::of(&plan);
         let (request, std_streams) = request(plan, &command, child, signal_mask, &limits.required);
         let running = launch(&request, std_streams)
             .map_err(|fault| fault_error(fault, LayerReport::new(), program.clone()))?;
@@ -97,6 +99,7 @@ impl LinuxDriver {
             running,
             streams,
             clock,
+            covers,
             signals,
             cancel: cancel.map(AsFd::as_fd),
             program,
@@ -179,7 +182,7 @@ fn request(
     (request, streams)
 }
 
-fn to_path(path: &UnixPath) -> PathBuf {
+pub(crate) fn to_path(path: &UnixPath) -> PathBuf {
     use std::os::unix::ffi::OsStrExt;
     std::ffi::OsStr::from_bytes(path.as_bytes()).into()
 }

@@ -9,6 +9,7 @@
 #![cfg(target_os = "linux")]
 #![deny(unsafe_code)]
 
+mod covers;
 mod driver;
 mod facts;
 mod hints;

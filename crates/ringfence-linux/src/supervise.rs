@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
+use crate::covers::Covers;
 use crate::hints;
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
 use crate::launcher::{self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, SetUp, SetUpReader};
@@ -98,6 +99,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) running: Running,
     pub(crate) streams: Streams,
     pub(crate) clock: Clock,
+    /// What the box's mounts cover.
+    pub(crate) covers: Covers,
     /// The command line's; a library leaves its host's signals alone.
     pub(crate) signals: Option<Signals>,
     /// Readable when the run is to be ended.
@@ -116,6 +119,8 @@ enum End {
     TimedOut,
     Cancelled,
     MountLost,
+    /// A program outside took this path out of the place where it was covered.
+    Uncovered(PathBuf),
 }
 
 #[derive(Debug, Default)]
@@ -139,7 +144,7 @@ impl Supervision<'_> {
         };
         match end {
             End::Exited(_) | End::Killed(_) | End::MountLost | End::Vanished => self.running.wait(),
-            End::TimedOut | End::Cancelled => self.running.end(),
+            End::TimedOut | End::Cancelled | End::Uncovered(_) => self.running.end(),
         }
         progress.read_rest(&mut self.running.set_up);
         let patience = matches!(end, End::Exited(_) | End::Killed(_));
@@ -162,6 +167,9 @@ impl Supervision<'_> {
                     }
                 }
             }
+            if let Some(path) = self.covers.missing() {
+                return Ok(End::Uncovered(path));
+            }
             if self.clock.timed_out() {
                 return Ok(End::TimedOut);
             }
@@ -181,7 +189,7 @@ impl Supervision<'_> {
         if let Some(cancel) = self.cancel {
             set.push(Token::Cancel, cancel, PollFlags::IN);
         }
-        set.wait(self.clock.poll_timeout()).map_err(StreamError::Poll)
+        set.wait(self.covers.timeout(self.clock.poll_timeout())).map_err(StreamError::Poll)
     }
 
     fn stream(&mut self, source: Source, ready: PollFlags) -> Result<(), StreamError> {
@@ -309,6 +317,13 @@ impl Supervision<'_> {
                 let reason =
                     "a program outside replaced or removed a protected path, which ended its protection";
                 return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
+            }
+            End::Uncovered(path) => {
+                let reason = format!(
+                    "a program outside moved the protected path {}, which ended its protection",
+                    path.display()
+                );
+                return Err(DriverError::Violation { reason, output: Box::new(output) });
             }
             End::Vanished => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);

@@ -46,6 +46,8 @@ pub enum FindingKind {
     Redirection,
     /// A symlink in the place of git's hooks, configuration or redirection. Offends.
     Link,
+    /// A directory that the run left so that nobody can look into it. Offends.
+    Hidden,
     /// A new git directory whose permissions don't let anybody tell what is in it. Offends.
     Closed,
     /// A program outside replaced, moved or removed a protected path, so that no mount in the box covered it.
@@ -70,6 +72,7 @@ impl FindingKind {
             | Self::Redirection
             | Self::Link
             | Self::Closed
+            | Self::Hidden
             | Self::DeniedAppeared => true,
             Self::LostMount | Self::Changed | Self::NewName | Self::TrackedName => false,
         }
@@ -86,6 +89,7 @@ impl FindingKind {
             Self::Redirection => "redirection of a git directory".into(),
             Self::Link => "symlink in a git directory".into(),
             Self::Closed => "git directory that can't be looked into".into(),
+            Self::Hidden => "directory made unreadable".into(),
             Self::LostMount => "protected path replaced, moved or removed from outside during the run".into(),
             Self::Changed => "protected path changed from outside during the run".into(),
             Self::NewName => "new file that programs outside obey".into(),

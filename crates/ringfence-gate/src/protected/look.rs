@@ -157,6 +157,9 @@ impl Root<'_> {
         for note in refreshed.unreadable {
             survey.note(note);
         }
+        for directory in refreshed.hidden {
+            survey.hidden(below(self.path, &directory));
+        }
         for entry in refreshed.listed {
             listed.insert(below(self.path, &entry.dir), entry);
         }
@@ -231,7 +234,11 @@ impl<'a> Look<'a> {
         self.findings.push(finding);
     }
 
+    /// What nobody can look into may hold anything.
     fn elements(&mut self) {
+        for directory in &self.after.hidden {
+            self.find(directory, FindingKind::Hidden);
+        }
         let after = self.after;
         let old = self.known.elements;
         for (path, element) in &after.elements {

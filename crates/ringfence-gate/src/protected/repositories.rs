@@ -100,6 +100,8 @@ pub(super) struct Repositories {
     pub(super) links: BTreeMap<PathBuf, (Option<Role>, Option<PathBuf>)>,
     /// What could not be looked at.
     pub(super) notes: BTreeSet<String>,
+    /// Directories of the caller's that nobody can look into since the run.
+    pub(super) hidden: BTreeSet<PathBuf>,
 }
 
 /// The content of a regular file of at most [`MAX_FILE`] bytes; `None` for anything else.

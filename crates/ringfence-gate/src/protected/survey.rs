@@ -445,6 +445,10 @@ impl<'a> Survey<'a> {
         }
     }
 
+    pub(super) fn hidden(&mut self, directory: PathBuf) {
+        self.found.hidden.insert(directory);
+    }
+
     pub(super) fn note(&mut self, note: String) {
         self.found.notes.insert(note);
     }

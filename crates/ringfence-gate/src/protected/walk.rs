@@ -62,6 +62,8 @@ pub(super) struct Refreshed {
     pub(super) listed: Vec<Listed>,
     /// Directories that could not be read.
     pub(super) unreadable: BTreeSet<String>,
+    /// Those of them that changed since the bound, relative to the root.
+    pub(super) hidden: BTreeSet<PathBuf>,
 }
 
 /// What to look at.
@@ -289,9 +291,13 @@ impl Walk<'_> {
     /// has the caller's identity, could open it up.
     fn unreadable(&mut self, job: &Job, path: &CStr, error: Errno) {
         self.tree.nodes[job.node].stamp.ctime = Stamp::UNREAD;
-        let owner = Stat::at(self.root, path).map(|stat| stat.uid);
-        if error != Errno::ACCESS || owner.is_ok_and(|uid| uid == rustix::process::geteuid().as_raw()) {
-            let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        let stat = Stat::at(self.root, path);
+        let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+        let own = stat.as_ref().is_ok_and(|stat| stat.uid == rustix::process::geteuid().as_raw());
+        if own && stat.is_ok_and(|stat| self.scope.since.is_some_and(|since| since.includes(stat.ctime))) {
+            self.out.hidden.insert(path.to_path_buf());
+        }
+        if error != Errno::ACCESS || own {
             self.out.unreadable.insert(format!("cannot look into {}: {error}", path.display()));
         }
     }

@@ -65,6 +65,9 @@ pub enum ResolveError {
         /// The git directory.
         git: PathBuf,
     },
+    /// A pattern in the place of a path: denying nothing in silence would be worse than refusing.
+    #[error("patterns such as {} are not available yet in denials", .0.display())]
+    Pattern(PathBuf),
     /// Not a listening socket's path.
     #[error("{} is not a socket", .0.display())]
     NotASocket(PathBuf),
@@ -93,6 +96,7 @@ impl ResolveError {
         match self {
             Self::DangerousRoot(_) => Some("choose a project directory, or force it (`--force-root`)"),
             Self::InsideGit { .. } => Some("choose the work tree; git itself can write what it needs there"),
+            Self::Pattern(_) => Some("name each path, or the directory that holds them"),
             Self::ParentComponent(_) => Some("write the path without `..`"),
             Self::RingfenceHome(_) => Some("choose a directory outside of it"),
             Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),

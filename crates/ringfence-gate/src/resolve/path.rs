@@ -65,6 +65,7 @@ impl<'a> Resolver<'a> {
         Ok(match found {
             // A denial covers whatever lies there, so it binds no identity.
             Some(found) => ResolvedPath { id: None, ..found.path },
+            None if is_pattern(path) => return Err(ResolveError::Pattern(path.to_path_buf())),
             None => {
                 let path = self.missing(&absolute).map_or(absolute, |found| found.path.path);
                 ResolvedPath { path, kind: PathKind::Missing, id: None }
@@ -167,6 +168,11 @@ fn kind_of(file_type: FileType) -> PathKind {
     }
 }
 
+/// Whether a path looks like a glob(7) pattern. One that names an existing file is that file's name.
+fn is_pattern(path: &Path) -> bool {
+    path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+}
+
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;
@@ -233,6 +239,7 @@ mod tests {
         assert!(matches!(resolver.grant(Path::new("")), Err(ResolveError::Empty)));
         assert!(matches!(resolver.grant(Path::new("a/../b")), Err(ResolveError::ParentComponent(_))));
         assert!(matches!(resolver.denial(Path::new("..")), Err(ResolveError::ParentComponent(_))));
+        assert!(matches!(resolver.denial(Path::new("*.pem")), Err(ResolveError::Pattern(_))));
         for path in ["file/x", "loop", "nul\0"] {
             assert!(matches!(resolver.grant(Path::new(path)), Err(ResolveError::Io { .. })), "{path:?}");
         }

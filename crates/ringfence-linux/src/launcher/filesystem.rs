@@ -326,6 +326,13 @@ fn write_in(directory: &OwnedFd, name: &str, content: &[u8]) -> Result<(), Errno
     rustix::io::write(&file, content).map(drop)
 }
 
+/// Goes to the working directory, if it is still what was checked.
+pub(super) fn enter(path: &UnixPath, id: Option<&FileId>) -> StepResult<()> {
+    let directory = open_canonical(rustix::fs::CWD, path.as_bytes(), false).on(Step::Limits, path)?;
+    compare(&directory, path, id).map_err(|fault| Fault { step: Step::Limits, ..fault })?;
+    rustix::process::fchdir(&directory).on(Step::Limits, path)
+}
+
 /// What a kernel doesn't have needs no cover.
 fn present<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
     match result {

@@ -18,7 +18,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::init::{InnerTerminal, switch_identity};
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
-use super::{Request, StdStreams};
+use super::{Request, StdStreams, filesystem};
 use crate::sys;
 
 /// Becomes the program. Returns only if a step fails.
@@ -30,9 +30,7 @@ pub(super) fn run(
 ) -> StepResult<Infallible> {
     request.fault_point(Step::Limits)?;
     session(terminal.as_ref())?;
-    let cwd = request.plan.cwd.to_string();
-    rustix::process::chdir(request.plan.cwd.as_bytes())
-        .on(Step::Limits, format!("working directory {cwd}"))?;
+    filesystem::enter(&request.plan.cwd, request.plan.cwd_id.as_deref())?;
     standard_streams(streams, terminal)?;
     limits(request, reporter)?;
 

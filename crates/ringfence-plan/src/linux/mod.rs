@@ -38,6 +38,8 @@ pub struct LinuxPlan {
     pub rlimits: Rlimits,
     /// Working directory.
     pub cwd: UnixPath,
+    /// What was found there; the launcher refuses anything else.
+    pub cwd_id: Option<Box<FileId>>,
     /// The workspace, if it is to be writable.
     pub workspace: Option<UnixPath>,
     /// Host variables that pass, which the command may override.

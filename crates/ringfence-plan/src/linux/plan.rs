@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use ringfence_types::{Network, PathKind, ResolvedPath, ResolvedPolicy, UnixPath, WorkspaceAccess};
 
 use super::mounts::Mounts;
@@ -51,6 +53,7 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
         rlimits: policy.rlimits,
         workspace: policy.may_write(&policy.workspace.path).then(|| policy.workspace.path.as_path().into()),
         cwd: policy.cwd.path.as_path().into(),
+        cwd_id: policy.cwd.id.clone(),
         env_host: host_environment(policy, facts, identity),
         env_forced: forced_environment(policy),
         writable: policy.writable().map(UnixPath::from).collect(),
@@ -77,6 +80,10 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
     };
     if policy.deny.iter().chain(&policy.read).chain(&policy.write).any(own) {
         return unsupported("a rule on a path below /dev or /proc", "the box has its own");
+    }
+    let private = |path: &ResolvedPath| ["/run", "/tmp"].iter().any(|own| path.path == Path::new(own));
+    if !writes_everything(policy) && policy.deny.iter().any(private) {
+        return unsupported("denying /tmp or /run as a whole", "the box has its own");
     }
     Ok(())
 }
