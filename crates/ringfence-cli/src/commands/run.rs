@@ -59,6 +59,9 @@ fn execute(
     command: SandboxCommand,
 ) -> Result<SandboxOutput, CliError> {
     let captured = command.stdio == Stdio::Capture;
+    for line in prepared.sandbox.recovered() {
+        print_note(&format!("ringfence: left by a run that crashed: {line}\n"));
+    }
     if request.verbose {
         print_note(&summary(prepared));
     }

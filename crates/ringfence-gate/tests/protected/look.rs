@@ -503,7 +503,7 @@ fn what_cannot_be_looked_into() {
         place.write("shut/.git/hooks/pre-commit", "");
         fs::set_permissions(place.path("shut"), closed.clone()).unwrap();
     });
-    assert_eq!(offending(&place, &findings), ["new/.git"]);
+    assert_eq!(offending(&place, &findings), ["new/.git", "shut"]);
     assert!(findings.incomplete.iter().any(|note| note.contains("shut")), "{findings:?}");
     for path in ["mine/.git", "new/.git", "shut"] {
         fs::set_permissions(place.path(path), fs::Permissions::from_mode(0o755)).unwrap();

@@ -9,7 +9,7 @@ use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
-use ringfence_plan::linux::{LandlockAccess, LandlockPlan, seccomp};
+use ringfence_plan::linux::{LandlockAccess, LandlockPlan, MountOp, seccomp};
 use ringfence_types::{LayerName, LayerReport, LayerStatus, Step, UnixPath};
 use rustix::fs::{Access, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -256,7 +256,20 @@ fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
         seccomp::SocketGate::LoopbackOnly => (LayerStatus::Enforced, "the box's own loopback"),
         seccomp::SocketGate::Unrestricted => (LayerStatus::NotRequested, "all of the host's network"),
     };
-    reporter.layer(LayerName::SocketGate, status, detail);
+    let is_masked = |op: &MountOp| matches!(op, MountOp::Mask { may_be_gone: true, .. });
+    let masked = request.plan.mounts.iter().filter(|op| is_masked(op)).count();
+    // Until Landlock has a right for it (ABI 9), a pathname socket that the host binds later can be reached.
+    let (status, masks) = match (status, masked) {
+        (LayerStatus::Enforced, 1..) => {
+            (LayerStatus::Partial, format!("; {masked} host sockets only masked"))
+        }
+        _ => (status, String::new()),
+    };
+    let later = match status {
+        LayerStatus::NotRequested => "",
+        _ => "; host sockets that are bound later in a visible folder can be reached",
+    };
+    reporter.layer(LayerName::SocketGate, status, format!("{detail}{masks}{later}"));
     Ok(())
 }
 

@@ -122,6 +122,10 @@ fn what_cannot_be_kept_is_an_error() {
     let mut policy = strict();
     policy.deny = vec![dir(WORKSPACE)];
     assert_eq!(linux(&policy, &facts()), Err(ProfileError::CwdHidden(WORKSPACE.into())));
+    for own in ["/tmp", "/run", "/proc/1", "/dev/null"] {
+        let policy = ResolvedPolicy { deny: vec![dir(own)], ..strict() };
+        assert!(matches!(linux(&policy, &facts()), Err(ProfileError::Unsupported { .. })), "{own}");
+    }
     let hosts = Network::AllowHosts { hosts: vec!["a.com".parse().unwrap()] };
     for policy in [
         ResolvedPolicy { max_memory_mb: Some(1), ..strict() },

@@ -1,4 +1,5 @@
 use std::mem;
+use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
@@ -144,14 +145,20 @@ fn look(after: &AfterRun) -> Look {
     if !findings.violation() {
         return look;
     }
-    let Quarantined { moved, failed, unjournaled: _ } = after.quarantine(&findings);
-    for Moved { from, to, reason, .. } in moved {
-        let (from, to) = (UnixPath::from(from.as_path()), UnixPath::from(to.as_path()));
-        look.violations.push(format!("{reason} {from} was moved to {to}"));
-    }
-    for (path, error) in failed {
-        let path = UnixPath::from(path.as_path());
-        look.violations.push(format!("{path} could not be moved away: {error}"));
-    }
+    look.violations.extend(lines(&after.quarantine(&findings)));
     look
+}
+
+/// What was moved where, and what could not be.
+pub(super) fn lines(quarantined: &Quarantined) -> Vec<String> {
+    let shown = |path: &Path| UnixPath::from(path);
+    let moved = quarantined
+        .moved
+        .iter()
+        .map(|Moved { from, to, reason, .. }| format!("{reason} {} was moved to {}", shown(from), shown(to)));
+    let failed = quarantined
+        .failed
+        .iter()
+        .map(|(path, error)| format!("{} could not be moved away: {error}", shown(path)));
+    moved.chain(failed).collect()
 }

@@ -144,6 +144,11 @@ impl WorkspaceSandbox {
         Ok(workspace.cwd().to_path_buf())
     }
 
+    /// What this start moved away that a run which crashed had left, one line each.
+    pub fn recovered(&self) -> Vec<String> {
+        self.inner.gate.recovered().iter().flat_map(finish::lines).collect()
+    }
+
     /// Ends a session: its grants, its private temp and its rate windows are gone, its workspace stays.
     pub fn end_session(&self, session: &SessionId) {
         self.inner.gate.sessions().end(session);
