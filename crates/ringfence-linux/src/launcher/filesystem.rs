@@ -188,6 +188,8 @@ impl Builder<'_> {
                     self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
                 match open_at(&self.root, at, false) {
                     Err(Errno::NOENT) if *may_be_gone => Ok(()),
+                    // A host program may remove its socket, and the cover with it, at any time.
+                    Ok(place) if *may_be_gone => attach(&cover, &place).on(Step::Mounts, at),
                     place => self.fix(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
                 }
             }
