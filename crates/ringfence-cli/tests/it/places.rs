@@ -264,3 +264,17 @@ fn the_binary_itself_cannot_be_changed_from_inside() {
         assert_eq!(length, std::fs::metadata(&binaries().ringfence).expect("the binary").len());
     });
 }
+
+#[test]
+fn while_a_host_program_removes_its_socket() {
+    as_each_caller(|fixture| {
+        let path = fixture.host().join("service.sock");
+        let socket = std::os::unix::net::UnixListener::bind(&path).expect("bind");
+        let mut running = fixture.shell_inside(&[], "echo ready; sleep 0.5; echo done").spawn();
+        running.wait_for("ready");
+        drop(socket);
+        std::fs::remove_file(&path).expect("the socket is the host's to remove");
+        let finished = running.wait().code_is(0);
+        assert!(finished.out().contains("done"), "{}", finished.report());
+    });
+}
