@@ -278,3 +278,18 @@ fn while_a_host_program_removes_its_socket() {
         assert!(finished.out().contains("done"), "{}", finished.report());
     });
 }
+
+#[test]
+fn while_a_host_program_moves_a_denied_file() {
+    as_each_caller(|fixture| {
+        let secret = fixture.write("ws/secret", "old");
+        let script = "echo ready; sleep 3; cat secret";
+        let mut running = fixture.shell_inside(&["--deny", "secret"], script).spawn();
+        running.wait_for("ready");
+        std::fs::rename(&secret, secret.with_file_name("secret~")).expect("rename");
+        fixture.write("ws/secret", "new");
+        let finished = running.wait().code_is(125);
+        assert!(!finished.out().contains("new"), "{}", finished.report());
+        assert!(finished.err().contains("moved the protected path"), "{}", finished.report());
+    });
+}
