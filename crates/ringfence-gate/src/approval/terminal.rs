@@ -6,10 +6,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use nix::unistd::{getpgrp, tcgetpgrp};
 use ringfence_types::UnixPath;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::OFlags;
-use rustix::termios::{QueueSelector, tcflush, tcgetpgrp};
+use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::{Mutex, oneshot};
 
 use super::action::visible;
@@ -78,7 +79,7 @@ impl TerminalRequester {
         let mut options = OpenOptions::new();
         let flags = (OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
         let terminal = options.read(true).write(true).custom_flags(flags).open(&self.path)?;
-        if tcgetpgrp(&terminal)? != rustix::process::getpgrp() {
+        if tcgetpgrp(&terminal)? != getpgrp() {
             return Err(io::Error::other("not in the foreground"));
         }
         let cancelled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);

@@ -1,8 +1,8 @@
 use std::os::fd::BorrowedFd;
 
+use nix::unistd::tcgetpgrp;
 use rustix::fs::{FileType, OFlags, Stat, fcntl_getfl, fstat, major, minor};
-use rustix::process::getsid;
-use rustix::termios::{isatty, tcgetsid};
+use rustix::termios::isatty;
 
 /// The three standard descriptors of whoever runs the command.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +39,8 @@ pub(crate) enum Kind {
 const MEMORY_DEVICES: (u32, [u32; 5]) = (1, [3, 5, 7, 8, 9]);
 /// `/dev/tty`, which stands for the controlling terminal.
 const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
+/// The master side of every pseudo-terminal.
+const PTY_MASTER: (u32, u32) = (5, 2);
 
 impl Kind {
     /// Looks at the descriptor that is stream number `stream`.
@@ -81,8 +83,13 @@ pub(crate) fn same_terminal(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool 
 }
 
 /// Whether a terminal is this process's controlling one. A session has at most one.
+///
+/// Only the controlling terminal tells its foreground process group (`TIOCGPGRP` in ioctl_tty(2)), and a master
+/// side that of its slave. Session numbers say less: 0 stands for every leader outside of this PID namespace.
 pub(crate) fn is_controlling(terminal: BorrowedFd<'_>) -> bool {
-    matches!((tcgetsid(terminal), getsid(None)), (Ok(its), Ok(own)) if its == own)
+    let master =
+        fstat(terminal).is_ok_and(|stat| (major(stat.st_rdev), minor(stat.st_rdev)) == PTY_MASTER);
+    !master && tcgetpgrp(terminal).is_ok()
 }
 
 #[cfg(test)]
@@ -134,9 +141,10 @@ mod tests {
 
     #[test]
     fn two_terminals_are_told_apart() {
-        let ((_master, one), (_other_master, other)) = (terminal(), terminal());
+        let ((master, one), (_other_master, other)) = (terminal(), terminal());
         assert!(same_terminal(one.as_fd(), one.try_clone().unwrap().as_fd()));
         assert!(!same_terminal(one.as_fd(), other.as_fd()));
         assert!(!is_controlling(one.as_fd()));
+        assert!(!is_controlling(master.as_fd()));
     }
 }

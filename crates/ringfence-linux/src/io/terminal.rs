@@ -1,11 +1,10 @@
 use std::os::fd::{AsFd, BorrowedFd};
 
+use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::Errno;
-use rustix::process::getpgrp;
 use rustix::termios::{
-    OptionalActions, OutputModes, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetpgrp,
-    tcgetwinsize, tcsetattr,
+    OptionalActions, OutputModes, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
 };
 
 use super::caller::is_controlling;
@@ -52,6 +51,8 @@ impl Terminal {
 
     /// Whether this process may use it now: its process group is in the foreground, or the terminal is not the
     /// controlling one, so that there is no job control on it.
+    ///
+    /// A group that was made outside of this PID namespace has number 0; two such groups count as the same.
     pub(crate) fn is_foreground(&self) -> bool {
         tcgetpgrp(&self.tty).is_ok_and(|group| group == getpgrp()) || !is_controlling(self.tty.as_fd())
     }
