@@ -1,22 +1,24 @@
 //! The driver: executes an approved run.
 
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use ringfence_gate::{ApprovedRun, DriverError, DriverOutput, OsSandboxDriverTrait, RunParts};
-use ringfence_plan::linux::Target;
+use ringfence_plan::linux::{Groundwork, Target};
 use ringfence_plan::{HostFacts, LaunchPlan, LinuxPlan};
-use ringfence_types::{LayerReport, SandboxCommand, UnixPath};
+use ringfence_types::{LayerReport, Linux, Owner, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
 
 use crate::covers::Covers;
 use crate::facts;
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
-use crate::launcher::{self, RemoteLauncher, Request, StdStreams};
-use crate::supervise::{Supervision, fault_error, stream_error};
+use crate::launcher::{self, Foundation, RemoteLauncher, Request, StdStreams};
+use crate::supervise::{Running, Supervision, fault_error, stream_error};
 
 const PLATFORM: &str = "linux/native";
 
@@ -45,17 +47,16 @@ impl LinuxDriver {
     /// Runs the command with this process as its launcher: no second program is executed. Signals that this
     /// process gets meanwhile are the command's, as for a shell's foreground job.
     ///
-    /// Only for a process that has no other thread.
+    /// When it returns, no process of the command is left, and `hosted` is the box that the kernel still takes down.
+    /// One that was begun for another plan is replaced. Only for a process that has no other thread.
     ///
     /// # Errors
     /// As [`OsSandboxDriverTrait::run`].
-    pub fn run_here(&self, run: ApprovedRun) -> Result<DriverOutput, DriverError> {
+    pub fn run_here(&self, run: ApprovedRun, hosted: &mut LocalBox) -> Result<DriverOutput, DriverError> {
         let signals = Signals::block()
             .map_err(|errno| DriverError::Io { action: "take over signals", source: errno.into() })?;
         let mask = signals.original_mask();
-        self.supervise(run, Some(signals), mask, None, |request, streams| {
-            launcher::launch(request, streams).map(Into::into)
-        })
+        self.supervise(run, Some(signals), mask, None, |request| hosted.fit(&request.plan))
     }
 
     /// Runs the command with a launcher process, on the calling thread.
@@ -67,18 +68,21 @@ impl LinuxDriver {
                 reason: "call ringfence::init() first thing in main, or name a launcher binary".to_owned(),
             });
         }
-        self.supervise(run, None, 0, Some(cancel), |request, streams| {
-            RemoteLauncher::start(self.launcher.as_ref(), request, &streams).map(Into::into)
+        let mut running = None;
+        self.supervise(run, None, 0, Some(cancel), |request| {
+            let foundation = Foundation::new(Groundwork::of(&request.plan));
+            let launcher = RemoteLauncher::begin(self.launcher.as_ref(), &foundation)?;
+            Ok(running.insert(launcher.into()))
         })
     }
 
-    fn supervise(
+    fn supervise<'a>(
         &self,
         run: ApprovedRun,
         signals: Option<Signals>,
         signal_mask: u64,
-        cancel: Option<&OwnedFd>,
-        launch: impl FnOnce(&Request, StdStreams) -> launcher::StepResult<crate::supervise::Running>,
+        cancel: Option<&'a OwnedFd>,
+        begin: impl FnOnce(&Request) -> launcher::StepResult<&'a mut Running>,
     ) -> Result<DriverOutput, DriverError> {
         // The pinned descriptors stay open until the end of the run.
         let RunParts { mut command, plan, pinned: _pinned, limits } = run.into_parts();
@@ -92,9 +96,10 @@ impl LinuxDriver {
         let program = PathBuf::from(&command.program);
         let covers = Covers::of(&plan);
         let (request, std_streams) = request(plan, &command, child, signal_mask, &limits.required);
-        let running = launch(&request, std_streams)
-            .map_err(|fault| fault_error(fault, LayerReport::new(), program.clone()))?;
-        drop(request);
+        let failed = |fault| fault_error(fault, LayerReport::new(), program.clone());
+        let running = begin(&request).map_err(failed)?;
+        running.hand_over(&request, &std_streams).map_err(failed)?;
+        drop((request, std_streams));
         let supervision = Supervision {
             running,
             streams,
@@ -106,6 +111,42 @@ impl LinuxDriver {
             writable,
         };
         supervision.run()
+    }
+}
+
+/// The box of a run that this process launches itself ([`LinuxDriver::run_here`]). Dropped, it ends, and the kernel
+/// has taken it down when that returns.
+#[derive(Debug, Default)]
+pub struct LocalBox {
+    begun: Option<Groundwork>,
+    running: Option<Running>,
+}
+
+impl LocalBox {
+    /// Begins a box for a run that is not approved yet, so that the kernel makes its namespaces and first mounts
+    /// meanwhile. Nothing of the caller's runs in it, and without [`LinuxDriver::run_here`] nothing will. What can't
+    /// be begun is left to the run, which then meets the reason again.
+    ///
+    /// `shows_the_disk` is whether the command may read all of the disk. Only for a process that has no other thread;
+    /// supplementary groups of root are dropped.
+    pub fn begin(shows_the_disk: bool, linux: &Linux, workspace: &Path) -> Self {
+        let owner = fs::metadata(workspace).ok().map(|found| Owner { uid: found.uid(), gid: found.gid() });
+        let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+        let groundwork = Groundwork::usual(shows_the_disk, linux, uid, gid, owner);
+        match launcher::begin(&Foundation::new(groundwork.clone())) {
+            Ok(launched) => Self { begun: Some(groundwork), running: Some(launched.into()) },
+            Err(_) => Self::default(),
+        }
+    }
+
+    /// A box on which the plan can go on.
+    fn fit(&mut self, plan: &LinuxPlan) -> launcher::StepResult<&mut Running> {
+        let begun = self.begun.take().is_some_and(|groundwork| groundwork.carries(plan));
+        let running = self.running.take().filter(|_| begun);
+        Ok(self.running.insert(match running {
+            Some(running) => running,
+            None => launcher::begin(&Foundation::new(Groundwork::of(plan)))?.into(),
+        }))
     }
 }
 
@@ -176,8 +217,6 @@ fn request(
         input_file,
         required: required.to_vec(),
         signal_mask,
-        #[cfg(feature = "fault-injection")]
-        fail_at: launcher::injected_fault(),
     };
     (request, streams)
 }

@@ -20,5 +20,5 @@ mod supervise;
 #[allow(unsafe_code, reason = "system calls without a safe wrapper elsewhere")]
 mod sys;
 
-pub use driver::LinuxDriver;
+pub use driver::{LinuxDriver, LocalBox};
 pub use launcher::init;

@@ -16,17 +16,21 @@ use rustix::process::Signal;
 use crate::covers::Covers;
 use crate::hints;
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
-use crate::launcher::{self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, SetUp, SetUpReader};
+use crate::launcher::{
+    self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams,
+    StepResult,
+};
 
 /// How long a box may take to end once its channel is closed, before its launcher is killed.
 const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// A started box, by either kind of launcher.
+/// A started box, by either kind of launcher. Dropped, it ends, and is waited for.
 #[derive(Debug)]
 pub(crate) struct Running {
     control: OwnedFd,
     set_up: File,
     process: Process,
+    life: Life,
 }
 
 #[derive(Debug)]
@@ -37,33 +41,48 @@ enum Process {
     Launcher(Child),
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Alive,
+    /// PID 1 has said that no other process is left, and ends too.
+    Ending,
+    Over,
+}
+
 impl From<Launched> for Running {
     fn from(Launched { pidfd, control, set_up, .. }: Launched) -> Self {
-        Self { control, set_up: set_up.into(), process: Process::Init(pidfd) }
+        Self { control, set_up: set_up.into(), process: Process::Init(pidfd), life: Life::Alive }
     }
 }
 
 impl From<RemoteLauncher> for Running {
     fn from(RemoteLauncher { child, control, set_up }: RemoteLauncher) -> Self {
-        Self { control, set_up: set_up.into(), process: Process::Launcher(child) }
+        Self { control, set_up: set_up.into(), process: Process::Launcher(child), life: Life::Alive }
     }
 }
 
 impl Running {
+    /// Lets the box go on with its plan.
+    pub(crate) fn hand_over(&self, request: &Request, streams: &StdStreams) -> StepResult<()> {
+        launcher::hand_over(&self.control, request, streams)
+    }
+
     /// Ends the whole tree and waits until it is dead.
     fn end(&mut self) {
-        if let Process::Init(pidfd) = &self.process {
-            launcher::end(pidfd);
-            return;
+        match &self.process {
+            Process::Init(pidfd) => launcher::kill(pidfd),
+            // PID 1 ends at the end of file, and the kernel ends its namespace; killing the launcher alone would
+            // not wait for that.
+            Process::Launcher(_) => {
+                let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
+            }
         }
-        // PID 1 ends at the end of file, and the kernel ends its namespace; killing the launcher alone would not
-        // wait for that.
-        let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
         self.wait();
     }
 
     /// Waits until the tree, which is ending, is dead.
     fn wait(&mut self) {
+        self.life = Life::Over;
         match &mut self.process {
             Process::Init(pidfd) => launcher::wait(pidfd),
             Process::Launcher(child) => {
@@ -83,6 +102,16 @@ impl Running {
     }
 }
 
+impl Drop for Running {
+    fn drop(&mut self) {
+        match self.life {
+            Life::Alive => self.end(),
+            Life::Ending => self.wait(),
+            Life::Over => {}
+        }
+    }
+}
+
 /// What the loop waits for.
 #[derive(Clone, Copy, Debug)]
 enum Token {
@@ -96,7 +125,7 @@ enum Token {
 /// Everything that a run is supervised with.
 #[derive(Debug)]
 pub(crate) struct Supervision<'a> {
-    pub(crate) running: Running,
+    pub(crate) running: &'a mut Running,
     pub(crate) streams: Streams,
     pub(crate) clock: Clock,
     /// What the box's mounts cover.
@@ -132,7 +161,7 @@ struct Progress {
 }
 
 impl Supervision<'_> {
-    /// Runs the loop until the tree is dead and all output has arrived.
+    /// Runs the loop until no process of the command is left and all output has arrived.
     pub(crate) fn run(mut self) -> Result<DriverOutput, DriverError> {
         let mut progress = Progress::default();
         let end = match self.streams.start().and_then(|()| self.until_the_end(&mut progress)) {
@@ -143,7 +172,9 @@ impl Supervision<'_> {
             }
         };
         match end {
-            End::Exited(_) | End::Killed(_) | End::MountLost | End::Vanished => self.running.wait(),
+            // The kernel takes down PID 1 and the namespaces while the rest is being done here.
+            End::Exited(_) | End::Killed(_) => self.running.life = Life::Ending,
+            End::MountLost | End::Vanished => self.running.wait(),
             End::TimedOut | End::Cancelled | End::Uncovered(_) => self.running.end(),
         }
         progress.read_rest(&mut self.running.set_up);

@@ -9,8 +9,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use ringfence::config::Sources;
 use ringfence::{
-    ApprovalGate, HostEnv, Lifetime, SandboxCommand, SandboxConfig, SandboxError, SandboxParts, SessionId,
-    SessionSettings, SessionStart, Stdio, TerminalRequester, WorkspaceSandbox, session_directory,
+    ApprovalGate, HostEnv, Lifetime, LocalBox, Mode, NetworkPolicy, SandboxCommand, SandboxConfig,
+    SandboxError, SandboxParts, SessionId, SessionSettings, SessionStart, Stdio, TerminalRequester,
+    WorkspaceSandbox, session_directory,
 };
 
 use crate::error::CliError;
@@ -21,10 +22,19 @@ pub(super) struct Prepared {
     pub(super) sandbox: WorkspaceSandbox,
     pub(super) session: SessionId,
     pub(super) settings: SessionSettings,
+    /// The box, as far as it can be made before all this is known.
+    pub(super) hosted: LocalBox,
+}
+
+/// Whether a command is going to run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    Run,
+    Explain,
 }
 
 /// Reads the configuration, resolves what the session may do, and starts it.
-pub(super) fn prepare(request: &Request) -> Result<Prepared, CliError> {
+pub(super) fn prepare(request: &Request, purpose: Purpose) -> Result<Prepared, CliError> {
     let host = HostEnv::current();
     let (mut config, session, start) = locate(request, &host)?;
     let failed = |source| CliError::Sandbox { session: session.to_string(), source };
@@ -34,6 +44,10 @@ pub(super) fn prepare(request: &Request) -> Result<Prepared, CliError> {
     let workspace = match &start.directory {
         Some(directory) => Cow::from(directory),
         None => Cow::from(session_directory(&config.workspace_root, &session)),
+    };
+    let hosted = match purpose {
+        Purpose::Run => begin(request, &config, &workspace),
+        Purpose::Explain => LocalBox::default(),
     };
     let settings = SessionSettings::resolve(&config, &host, &workspace, &request.options)?;
 
@@ -53,7 +67,21 @@ pub(super) fn prepare(request: &Request) -> Result<Prepared, CliError> {
     };
     let sandbox = WorkspaceSandbox::new(&config, parts)?;
     sandbox.start_session(&session, start).map_err(failed)?;
-    Ok(Prepared { sandbox, session, settings })
+    Ok(Prepared { sandbox, session, settings, hosted })
+}
+
+/// Lets the kernel make the box of a usual run while the rest is being resolved.
+fn begin(request: &Request, config: &SandboxConfig, workspace: &Path) -> LocalBox {
+    let options = &request.options;
+    let shows_the_disk = match options.mode.unwrap_or(options.default_mode) {
+        Mode::Strict => false,
+        Mode::ReadOnly | Mode::WorkspaceWrite => true,
+        Mode::FullAccess => return LocalBox::default(),
+    };
+    if options.network.as_ref().is_some_and(|network| *network != NetworkPolicy::None) {
+        return LocalBox::default();
+    }
+    LocalBox::begin(shows_the_disk, &config.linux, workspace)
 }
 
 /// The merged configuration, and how the session starts. A run without `--session` is a session of its own.

@@ -7,7 +7,7 @@ use std::path::Path;
 
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 
-use super::prepare::{Prepared, prepare};
+use super::prepare::{Prepared, Purpose, prepare};
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -16,7 +16,7 @@ use crate::request::Request;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
     let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
-    let prepared = prepare(&request)?;
+    let mut prepared = prepare(&request, Purpose::Run)?;
     // The parser has insisted on a program.
     let Some((program, rest)) = args.program.split_first() else { return Ok(Exit::Refused) };
     let mut command = prepared.command(&request, program.clone(), rest);
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
     if args.json && !io::stdin().is_terminal() {
         command.stdin = Stdin::Stream(StdinStream::new(io::stdin()));
     }
-    let output = execute(&prepared, &request, command)?;
+    let output = execute(&mut prepared, &request, command)?;
     if args.json {
         print_json(&RunReport::finished(Some(prepared.session.as_str()), &output))?;
     }
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
 
 pub(crate) fn shell(args: &ShellArgs) -> Result<Exit, CliError> {
     let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
-    let prepared = prepare(&request)?;
+    let mut prepared = prepare(&request, Purpose::Run)?;
     let shell = Shell::of(env::var_os("SHELL"));
     let mut command = prepared.command(&request, shell.program.clone(), &shell.args);
     command.env.extend(shell.env);
@@ -41,7 +41,7 @@ pub(crate) fn shell(args: &ShellArgs) -> Result<Exit, CliError> {
     if !request.quiet && io::stderr().is_terminal() {
         print_note("ringfence: this shell is inside the box; leave it with `exit`\n");
     }
-    execute(&prepared, &request, command).map(|output| exit(&output))
+    execute(&mut prepared, &request, command).map(|output| exit(&output))
 }
 
 fn stdio(json: bool, tty: bool) -> Stdio {
@@ -54,7 +54,7 @@ fn stdio(json: bool, tty: bool) -> Stdio {
 
 /// Runs the command on this thread, and says on standard error what is known about it.
 fn execute(
-    prepared: &Prepared,
+    prepared: &mut Prepared,
     request: &Request,
     command: SandboxCommand,
 ) -> Result<SandboxOutput, CliError> {
@@ -65,7 +65,8 @@ fn execute(
     if request.verbose {
         print_note(&summary(prepared));
     }
-    let result = prepared.sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run));
+    let Prepared { sandbox, hosted, .. } = prepared;
+    let result = sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run, hosted));
     let result = result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source });
     let layers = match &result {
         Ok(output) => Some(&output.layers),

@@ -10,6 +10,7 @@ use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use ringfence_gate::identity;
+use ringfence_plan::LinuxPlan;
 use ringfence_plan::linux::{Access, Identity, MountOp};
 use ringfence_types::{FileId, LayerName, LayerStatus, Step, UnixPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
@@ -19,7 +20,7 @@ use rustix::mount::{
     fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
 };
 
-use super::Request;
+use super::Foundation;
 use super::process::errno;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::table::mount_id;
@@ -30,16 +31,11 @@ const PROC_READ_ONLY: [&str; 3] = ["bus", "irq", "sys"];
 /// Parts of `/proc` that are covered.
 const PROC_MASKED: [&str; 5] = ["kcore", "keys", "kmsg", "sysrq-trigger", "timer_list"];
 
-/// The covers' files: an empty one and a directory, neither of which can be opened, and contents.
-struct Scratch {
-    mount: OwnedFd,
-}
-
-struct Builder<'a> {
-    request: &'a Request,
-    root: OwnedFd,
-    scratch: Scratch,
-    covers: usize,
+/// Builds the box's file tree.
+pub(super) struct Builder<'a> {
+    foundation: &'a Foundation,
+    /// Comes with the first operation.
+    tree: Option<Tree>,
     /// Where something was made last.
     parent: Option<(UnixPath, OwnedFd)>,
     overlay_missing: Option<Errno>,
@@ -47,36 +43,8 @@ struct Builder<'a> {
     made: Vec<u64>,
 }
 
-/// Builds the box's file tree and moves into it. Returns the numbers of the mounts that make it.
-pub(super) fn build(request: &Request, reporter: &mut Reporter) -> StepResult<Vec<u64>> {
-    request.fault_point(Step::Mounts)?;
-    let root = root(&request.plan.mounts)?;
-    let scratch = Scratch::new(&root, &request.plan.mounts)?;
-    let mut builder =
-        Builder { request, root, scratch, covers: 0, parent: None, overlay_missing: None, made: Vec::new() };
-    for op in &request.plan.mounts {
-        builder.mount(op, reporter)?;
-    }
-    request.fault_point(Step::Pivot)?;
-    pivot(&builder.root)?;
-    let (status, detail) = match builder.overlay_missing {
-        None => (LayerStatus::Enforced, format!("{} mount operations", request.plan.mounts.len())),
-        Some(error) => (
-            LayerStatus::Enforced,
-            format!(
-                "{} mount operations; caches are private and start empty ({error})",
-                request.plan.mounts.len()
-            ),
-        ),
-    };
-    reporter.layer(LayerName::MountNs, status, detail);
-    report_protected(request, reporter);
-    Ok(builder.made)
-}
-
 /// Every protected path is a mount of the plan, and a mount that fails ends the run.
-fn report_protected(request: &Request, reporter: &mut Reporter) {
-    let plan = &request.plan;
+fn report_protected(plan: &LinuxPlan, reporter: &mut Reporter) {
     let (status, detail) = match &plan.protected_incomplete {
         Some(reason) => (LayerStatus::Partial, format!("{} paths; {reason}", plan.protected_count)),
         None => (LayerStatus::Enforced, format!("{} paths", plan.protected_count)),
@@ -84,67 +52,103 @@ fn report_protected(request: &Request, reporter: &mut Reporter) {
     reporter.layer(LayerName::Protected, status, detail);
 }
 
-/// The first operation makes the root; it is attached over the old one, where it hides nothing from us.
-fn root(mounts: &[MountOp]) -> StepResult<OwnedFd> {
-    let subject = "/";
-    let root = match mounts.first() {
-        Some(MountOp::HostTree { access }) => {
-            let tree = open_tree(rustix::fs::CWD, "/", clone_flags()).on(Step::Mounts, subject)?;
-            let read_only = *access == Access::ReadOnly;
-            let attr = MountAttr { read_only, no_devices: true, recursive: true };
-            set_mount_attributes(&tree, attr).on(Step::Mounts, subject)?;
-            tree
-        }
-        Some(MountOp::EmptyRoot) => {
-            let root = tmpfs(0o755, ROOT_SIZE, None).on(Step::Mounts, subject)?;
-            rustix::fs::mkdirat(&root, "proc", Mode::from_raw_mode(0o555)).on(Step::Mounts, "/proc")?;
-            root
-        }
-        _ => return Err(Fault::new(Step::Mounts, Errno::INVAL, Some("a plan without a root".to_owned()))),
-    };
-    move_mount(&root, "", rustix::fs::CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-        .on(Step::Mounts, subject)?;
-    Ok(root)
+struct Tree {
+    root: OwnedFd,
+    scratch: Scratch,
+}
+
+impl Tree {
+    /// The root is attached over the old one, where it hides nothing from us.
+    fn new(root: OwnedFd) -> Result<Self, Errno> {
+        move_mount(&root, "", rustix::fs::CWD, "/", MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?;
+        let scratch = Scratch::new(&open_canonical(&root, b"proc", false)?)?;
+        Ok(Self { root, scratch })
+    }
 }
 
 /// The strict view's root holds directories and mount points only.
 const ROOT_SIZE: u64 = 16 << 20;
 
+/// The covers' files: an empty one and a directory, neither of which can be opened, and contents.
+///
+/// Kernels before 6.15 clone a mount only if it is attached, so both views of it lie at the new root's `/proc`, which
+/// the fresh proc will hide.
+struct Scratch {
+    writable: OwnedFd,
+    read_only: OwnedFd,
+    contents: usize,
+}
+
 impl Scratch {
-    /// Made at `/proc` of the new root, which the fresh proc will hide: kernels before 6.15 clone a mount only
-    /// if it is attached.
-    fn new(root: &OwnedFd, mounts: &[MountOp]) -> StepResult<Self> {
-        let mount = tmpfs(0o700, ROOT_SIZE, None).on(Step::Mounts, "covers")?;
+    fn new(place: &OwnedFd) -> Result<Self, Errno> {
+        let writable = tmpfs(0o700, ROOT_SIZE, None)?;
         let mode = Mode::empty();
-        openat(&mount, "file", OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC, mode)
-            .on(Step::Mounts, "empty cover")?;
-        rustix::fs::mkdirat(&mount, "directory", mode).on(Step::Mounts, "empty cover")?;
-        let contents = mounts.iter().filter_map(|op| match op {
-            MountOp::Cover { content, .. } => Some(content),
-            _ => None,
-        });
-        for (index, content) in contents.enumerate() {
-            let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-            let file = openat(&mount, index.to_string(), flags, Mode::from_raw_mode(0o444))
-                .on(Step::Mounts, "cover")?;
-            fs::File::from(file).write_all(content.as_bytes()).map_err(errno).on(Step::Mounts, "cover")?;
-        }
-        set_mount_attributes(&mount, MountAttr { read_only: true, no_devices: true, recursive: false })
-            .on(Step::Mounts, "covers")?;
-        let at = open_at(root, &"/proc".into(), false).on(Step::Mounts, "/proc")?;
-        attach(&mount, &at).on(Step::Mounts, "covers")?;
-        Ok(Self { mount })
+        openat(&writable, "file", OFlags::CREATE | OFlags::RDONLY | OFlags::CLOEXEC, mode)?;
+        rustix::fs::mkdirat(&writable, "directory", mode)?;
+        attach(&writable, place)?;
+        let read_only = open_tree(&writable, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)?;
+        set_mount_attributes(&read_only, MountAttr { read_only: true, no_devices: true, recursive: false })?;
+        attach(&read_only, place)?;
+        Ok(Self { writable, read_only, contents: 0 })
     }
 
     fn cover(&self, name: &str) -> Result<OwnedFd, Errno> {
-        open_tree(&self.mount, name, clone_flags())
+        open_tree(&self.read_only, name, clone_flags())
+    }
+
+    fn cover_with(&mut self, content: &str) -> Result<OwnedFd, Errno> {
+        let name = self.contents.to_string();
+        self.contents += 1;
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(&self.writable, name.as_str(), flags, Mode::from_raw_mode(0o444))?;
+        fs::File::from(file).write_all(content.as_bytes()).map_err(errno)?;
+        self.cover(&name)
     }
 }
 
-impl Builder<'_> {
-    fn mount(&mut self, op: &MountOp, reporter: &mut Reporter) -> StepResult<()> {
+impl<'a> Builder<'a> {
+    /// Begins a file tree.
+    pub(super) fn new(foundation: &'a Foundation) -> StepResult<Self> {
+        foundation.fault_point(Step::Mounts)?;
+        Ok(Self { foundation, tree: None, parent: None, overlay_missing: None, made: Vec::new() })
+    }
+
+    /// Goes on with the mount plan.
+    pub(super) fn mount(&mut self, ops: &[MountOp], reporter: &mut Reporter) -> StepResult<()> {
+        ops.iter().try_for_each(|op| self.mount_one(op, reporter))
+    }
+
+    /// Moves into the tree. Returns the numbers of the mounts that make it.
+    pub(super) fn enter(self, plan: &LinuxPlan, reporter: &mut Reporter) -> StepResult<Vec<u64>> {
+        self.foundation.fault_point(Step::Pivot)?;
+        pivot(self.root().on(Step::Pivot, "/")?)?;
+        let mut detail = format!("{} mount operations", plan.mounts.len());
+        if let Some(error) = self.overlay_missing {
+            detail.push_str(&format!("; caches are private and start empty ({error})"));
+        }
+        reporter.layer(LayerName::MountNs, LayerStatus::Enforced, detail);
+        report_protected(plan, reporter);
+        Ok(self.made)
+    }
+
+    /// A plan's first operation makes it.
+    fn root(&self) -> Result<&OwnedFd, Errno> {
+        self.tree.as_ref().map(|tree| &tree.root).ok_or(Errno::INVAL)
+    }
+
+    fn scratch(&mut self) -> Result<&mut Scratch, Errno> {
+        self.tree.as_mut().map(|tree| &mut tree.scratch).ok_or(Errno::INVAL)
+    }
+
+    fn begin(&mut self, root: Result<OwnedFd, Errno>) -> Result<(), Errno> {
+        self.tree = Some(Tree::new(root?)?);
+        Ok(())
+    }
+
+    fn mount_one(&mut self, op: &MountOp, reporter: &mut Reporter) -> StepResult<()> {
         match op {
-            MountOp::HostTree { .. } | MountOp::EmptyRoot => Ok(()),
+            MountOp::HostTree { access } => self.begin(host_tree(*access)).on(Step::Mounts, "/"),
+            MountOp::EmptyRoot => self.begin(empty_root()).on(Step::Mounts, "/"),
             MountOp::Tmpfs { at, mode, size } => {
                 let mount = tmpfs(*mode, *size, self.owner()).on(Step::Mounts, at)?;
                 self.attach(&mount, at)
@@ -184,22 +188,21 @@ impl Builder<'_> {
                 }
             },
             MountOp::Mask { at, directory, may_be_gone } => {
-                let cover =
-                    self.scratch.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
-                match open_at(&self.root, at, false) {
+                let cover = self.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
+                match self.open(at, false) {
                     Err(Errno::NOENT) if *may_be_gone => Ok(()),
                     // A host program may remove its socket, and the cover with it, at any time.
                     Ok(place) if *may_be_gone => attach(&cover, &place).on(Step::Mounts, at),
                     place => self.fix(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
                 }
             }
-            MountOp::Cover { at, .. } => {
-                let cover = self.scratch.cover(&self.covers.to_string()).on(Step::Mounts, at)?;
-                self.covers += 1;
+            MountOp::Cover { at, content } => {
+                let cover =
+                    self.scratch().and_then(|scratch| scratch.cover_with(content)).on(Step::Mounts, at)?;
                 self.attach(&cover, at)
             }
             MountOp::Pin { at, id, symlink, read_only } => {
-                let place = open_at(&self.root, at, *symlink).on(Step::Mounts, at)?;
+                let place = self.open(at, *symlink).on(Step::Mounts, at)?;
                 compare(&place, at, id.as_deref())?;
                 let tree = open_tree(&place, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
                     .on(Step::Mounts, at)?;
@@ -213,9 +216,9 @@ impl Builder<'_> {
                 let mount = devpts(self.owner()).on(Step::Mounts, at)?;
                 self.attach(&mount, at)
             }
-            MountOp::Proc { at } => self.proc(at, reporter),
+            MountOp::Proc { at, user_namespaces } => self.proc(at, *user_namespaces, reporter),
             MountOp::Seal { at } => {
-                let place = open_at(&self.root, at, false).on(Step::Mounts, at)?;
+                let place = self.open(at, false).on(Step::Mounts, at)?;
                 set_mount_attributes(
                     &place,
                     MountAttr { read_only: true, no_devices: false, recursive: false },
@@ -227,15 +230,24 @@ impl Builder<'_> {
 
     /// Whose a new file system has to be, if not its maker's.
     fn owner(&self) -> Option<Identity> {
-        Some(self.request.plan.identity).filter(|identity| identity.switch)
+        Some(self.foundation.groundwork.identity).filter(|identity| identity.switch)
     }
 
     fn attach(&mut self, mount: &OwnedFd, at: &UnixPath) -> StepResult<()> {
         if self.parent.as_ref().is_some_and(|(path, _)| path.starts_with(at)) {
             self.parent = None;
         }
-        let place = open_at(&self.root, at, false).on(Step::Mounts, at)?;
+        let place = self.open(at, false).on(Step::Mounts, at)?;
         self.fix(mount, &place).on(Step::Mounts, at)
+    }
+
+    fn cover(&mut self, name: &str) -> Result<OwnedFd, Errno> {
+        self.scratch().and_then(|scratch| scratch.cover(name))
+    }
+
+    /// Opens a place of the box.
+    fn open(&self, at: &UnixPath, symlink: bool) -> Result<OwnedFd, Errno> {
+        open_canonical(self.root()?, relative(at), symlink)
     }
 
     /// Attaches a mount that must stay until the end of the run.
@@ -256,7 +268,7 @@ impl Builder<'_> {
         };
         let parent = match self.parent.take() {
             Some((known, directory)) if known == path => directory,
-            _ => open_at(&self.root, &path, false)?,
+            _ => self.open(&path, false)?,
         };
         let made = make(&parent, name);
         self.parent = Some((path, parent));
@@ -264,8 +276,8 @@ impl Builder<'_> {
     }
 
     /// Fresh, while the old `/proc` is still there: without one in sight the kernel refuses.
-    fn proc(&mut self, at: &UnixPath, reporter: &mut Reporter) -> StepResult<()> {
-        self.request.fault_point(Step::Proc)?;
+    fn proc(&mut self, at: &UnixPath, user_namespaces: bool, reporter: &mut Reporter) -> StepResult<()> {
+        self.foundation.fault_point(Step::Proc)?;
         let (proc, fresh) = match fresh_proc() {
             Ok(proc) => (proc, true),
             Err(error @ (Errno::PERM | Errno::ACCESS)) => {
@@ -280,9 +292,9 @@ impl Builder<'_> {
             }
             Err(error) => return Err(error).on(Step::Proc, at),
         };
-        let place = open_at(&self.root, at, false).on(Step::Proc, at)?;
+        let place = self.open(at, false).on(Step::Proc, at)?;
         self.fix(&proc, &place).on(Step::Proc, at)?;
-        if !self.request.plan.nested_userns {
+        if !user_namespaces {
             // After the capabilities are gone this can't be written; it belongs to the writer's user namespace.
             let name = "sys/user/max_user_namespaces";
             match (write_in(&proc, name, b"0"), fresh) {
@@ -301,13 +313,13 @@ impl Builder<'_> {
             };
             let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
             set_mount_attributes(&tree, attr).on(Step::Proc, at.join(name))?;
-            let place = open_at(&self.root, &at.join(name), false).on(Step::Proc, at.join(name))?;
+            let place = self.open(&at.join(name), false).on(Step::Proc, at.join(name))?;
             self.fix(&tree, &place).on(Step::Proc, at.join(name))?;
         }
         for name in PROC_MASKED {
             let at = at.join(name);
-            let Some(place) = present(open_at(&self.root, &at, false)).on(Step::Proc, &at)? else { continue };
-            let cover = self.scratch.cover("file").on(Step::Proc, &at)?;
+            let Some(place) = present(self.open(&at, false)).on(Step::Proc, &at)? else { continue };
+            let cover = self.cover("file").on(Step::Proc, &at)?;
             self.fix(&cover, &place).on(Step::Proc, &at)?;
         }
         Ok(())
@@ -375,11 +387,6 @@ fn compare(file: &OwnedFd, path: &UnixPath, id: Option<&FileId>) -> StepResult<(
     Err(fault)
 }
 
-/// Opens a place of the box.
-fn open_at(root: &OwnedFd, at: &UnixPath, symlink: bool) -> Result<OwnedFd, Errno> {
-    open_canonical(root, relative(at), symlink)
-}
-
 /// A path of the box as seen from its root.
 fn relative(at: &UnixPath) -> &[u8] {
     match at.as_bytes().strip_prefix(b"/").unwrap_or(at.as_bytes()) {
@@ -396,6 +403,19 @@ fn open_canonical(root: impl AsFd, path: &[u8], symlink: bool) -> Result<OwnedFd
         flags |= OFlags::NOFOLLOW;
     }
     openat2(root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
+}
+
+fn host_tree(access: Access) -> Result<OwnedFd, Errno> {
+    let tree = open_tree(rustix::fs::CWD, "/", clone_flags())?;
+    let read_only = access == Access::ReadOnly;
+    set_mount_attributes(&tree, MountAttr { read_only, no_devices: true, recursive: true })?;
+    Ok(tree)
+}
+
+fn empty_root() -> Result<OwnedFd, Errno> {
+    let root = tmpfs(0o755, ROOT_SIZE, None)?;
+    rustix::fs::mkdirat(&root, "proc", Mode::from_raw_mode(0o555))?;
+    Ok(root)
 }
 
 fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {

@@ -1,4 +1,5 @@
-//! PID 1 of the box: steps *idmap*, *loopback* and *init*, and what it does from then on.
+//! PID 1 of the box: the groundwork, then the plan; steps *idmap*, *loopback* and *init*, and what it does from
+//! then on.
 
 use std::convert::Infallible;
 use std::fs;
@@ -16,7 +17,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::process::errno;
 use super::report::{At, Event, Order, Reporter, StepResult};
 use super::table::MountTable;
-use super::{Request, StdStreams, filesystem, target};
+use super::{Foundation, Request, StdStreams, filesystem, message, target};
 use crate::sys;
 
 /// Host name inside, also in the box's `/etc/hosts`.
@@ -24,32 +25,43 @@ const HOST_NAME: &[u8] = b"ringfence";
 
 /// Sets up the box and starts the target. Returns only if a step fails.
 pub(super) fn run(
-    request: &Request,
-    mut streams: StdStreams,
+    foundation: &Foundation,
     control: OwnedFd,
     reporter: &mut Reporter,
     gate: Option<OwnedFd>,
 ) -> StepResult<Infallible> {
     // The launcher has one thread, so its end is the end of the process.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Clone)?;
-    report_namespaces(request, reporter);
+    let groundwork = &foundation.groundwork;
+    own_network(groundwork.own_network, reporter)?;
+    report_namespaces(reporter);
 
-    request.fault_point(Step::Idmap)?;
-    idmap(request, gate, reporter)?;
+    foundation.fault_point(Step::Idmap)?;
+    idmap(groundwork.identity, gate, reporter)?;
 
-    reopen_input(request, &mut streams, &control)?;
-    // The plan's modes are meant as written.
-    let umask = rustix::process::umask(Mode::empty());
-    let mounts = filesystem::build(request, reporter)?;
-
-    request.fault_point(Step::Loopback)?;
-    if request.plan.own_network {
+    foundation.fault_point(Step::Loopback)?;
+    if groundwork.own_network {
         rustix::system::sethostname(HOST_NAME).on(Step::Loopback, "host name")?;
         sys::loopback_up().on(Step::Loopback, "interface lo")?;
     }
+
+    // The plan's modes are meant as written.
+    let umask = rustix::process::umask(Mode::empty());
+    let mut files = filesystem::Builder::new(foundation)?;
+    files.mount(&groundwork.mounts, reporter)?;
+
+    let request = message::receive_request(&control).on(Step::Prepare, "the plan")?;
+    // The run was refused, or the supervisor is gone.
+    let Some((request, mut streams)) = request else { sys::exit_now(1) };
+    if !groundwork.carries(&request.plan) {
+        return Err(Errno::INVAL).on(Step::Prepare, "the plan: the box was begun for another");
+    }
+    reopen_input(&request, &mut streams, &control)?;
+    files.mount(&request.plan.mounts[groundwork.mounts.len()..], reporter)?;
+    let mounts = files.enter(&request.plan, reporter)?;
     rustix::process::umask(umask);
 
-    request.fault_point(Step::Init)?;
+    foundation.fault_point(Step::Init)?;
     rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
     // PID 1 leads the box's session, so that the target's process group isn't orphaned: the kernel lets nobody stop
     // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
@@ -60,18 +72,29 @@ pub(super) fn run(
     match sys::fork().on(Step::Init, "target")? {
         None => {
             drop(control);
-            target::run(request, streams, terminal, reporter)
+            target::run(foundation, &request, streams, terminal, reporter)
         }
         Some(pid) => {
             drop(streams);
             // The target has its own copy of the pipe; what goes wrong from here on ends the box.
             let terminal = terminal.map(|terminal| terminal.slave);
-            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(request)
+            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(&request)
         }
     }
 }
 
-fn report_namespaces(request: &Request, reporter: &mut Reporter) {
+/// The network namespace, which takes the kernel as long as all others together.
+fn own_network(wanted: bool, reporter: &mut Reporter) -> StepResult<()> {
+    if !wanted {
+        reporter.layer(LayerName::NetNs, LayerStatus::NotRequested, "the host's network");
+        return Ok(());
+    }
+    sys::unshare_network().on(Step::Clone, "new network namespace")?;
+    reporter.layer(LayerName::NetNs, LayerStatus::Enforced, "own loopback only");
+    Ok(())
+}
+
+fn report_namespaces(reporter: &mut Reporter) {
     // clone(2) makes all of the namespaces or fails.
     for name in [LayerName::IpcNs, LayerName::UtsNs] {
         reporter.layer(name, LayerStatus::Enforced, "");
@@ -79,19 +102,13 @@ fn report_namespaces(request: &Request, reporter: &mut Reporter) {
     let pid = rustix::process::getpid();
     let status = if pid == Pid::INIT { LayerStatus::Enforced } else { LayerStatus::Missing };
     reporter.layer(LayerName::PidNs, status, "");
-    if request.plan.own_network {
-        reporter.layer(LayerName::NetNs, LayerStatus::Enforced, "own loopback only");
-    } else {
-        reporter.layer(LayerName::NetNs, LayerStatus::NotRequested, "the host's network");
-    }
     reporter.layer(LayerName::Cgroup, LayerStatus::NotRequested, "no limit asked for");
     reporter.layer(LayerName::Proxy, LayerStatus::NotRequested, "no host named");
 }
 
 /// One uid and one gid; setgroups denied. Where root switches to the workspace's owner, the supervisor writes the
 /// maps, and PID 1 and the target change over at the end.
-fn idmap(request: &Request, gate: Option<OwnedFd>, reporter: &mut Reporter) -> StepResult<()> {
-    let identity = request.plan.identity;
+fn idmap(identity: Identity, gate: Option<OwnedFd>, reporter: &mut Reporter) -> StepResult<()> {
     if let Some(gate) = gate {
         match Order::receive(&gate).at(Step::Idmap)? {
             Some(Order::Go) => {}

@@ -1,17 +1,18 @@
 //! The native launcher: turns a [`LinuxPlan`] into a running command.
 //!
-//! Three processes take part: the supervisor, which calls [`launch`]; PID 1 of the box, which sets everything
-//! up and then reaps; and the target. The steps run in this order, and an error names its step:
+//! Three processes take part: the supervisor, which calls [`begin`] and [`hand_over`]; PID 1 of the box, which
+//! sets everything up and then reaps; and the target. PID 1 lays the [`Groundwork`] while the supervisor still
+//! plans, and goes on with the plan when it comes. An error names its step:
 //!
 //! | step | process | what |
 //! |---|---|---|
 //! | *prepare* | supervisor | supplementary groups dropped (root), channels made, descriptors close-on-exec |
-//! | *clone* | supervisor | PID 1 in new user, mount, PID, IPC, UTS, cgroup and network namespaces |
+//! | *clone* | supervisor, PID 1 | new user, mount, PID, IPC, UTS and cgroup namespaces; PID 1 adds its network |
 //! | *idmap* | PID 1 | one uid, one gid, setgroups denied; root becomes the workspace's owner |
-//! | *mounts* | PID 1 | the mount plan, by descriptor, onto a new root |
+//! | *loopback* | PID 1 | host name set, `lo` up |
+//! | *mounts* | PID 1 | the mount plan, by descriptor, onto a new root: first what the groundwork has of it |
 //! | *proc* | PID 1 | a fresh `/proc`, no more user namespaces, its risky parts covered |
 //! | *pivot* | PID 1 | the new root becomes the root, the old one is detached |
-//! | *loopback* | PID 1 | host name set, `lo` up |
 //! | *init* | PID 1 | non-dumpable, a new session, inner terminal, the target forked; then reaps without rights of its own |
 //! | *limits* | target | resource limits, terminal, standard streams, working directory |
 //! | *caps* | target | no_new_privs, every capability dropped |
@@ -24,6 +25,7 @@
 
 mod filesystem;
 mod init;
+mod message;
 mod process;
 mod remote;
 mod report;
@@ -33,38 +35,33 @@ mod target;
 use std::os::fd::OwnedFd;
 
 use ringfence_plan::LinuxPlan;
-use ringfence_plan::linux::Target;
+use ringfence_plan::linux::{Groundwork, Target};
 use ringfence_types::{LayerName, Step};
 #[cfg(feature = "fault-injection")]
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use process::{Launched, end, launch, wait};
+pub(crate) use process::{Launched, begin, hand_over, kill, wait};
 pub use remote::init;
 pub(crate) use remote::{RemoteLauncher, can_launch};
 pub(crate) use report::{Event, Fault, FaultKind, Order, SetUp, SetUpReader, StepResult};
 
-/// All that the launcher needs, as one message.
+/// What a box is begun with: the launcher's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Request {
-    pub(crate) plan: LinuxPlan,
-    pub(crate) target: Target,
-    /// Which of the target's standard streams are the inner terminal.
-    pub(crate) terminal: [bool; 3],
-    /// Standard input is a regular file, to be opened anew.
-    pub(crate) input_file: bool,
-    /// Layers without which the program does not start.
-    pub(crate) required: Vec<LayerName>,
-    /// Signal mask of the target (bit n-1 is signal n).
-    pub(crate) signal_mask: u64,
+pub(crate) struct Foundation {
+    pub(crate) groundwork: Groundwork,
     /// Step that is to fail.
     #[cfg(feature = "fault-injection")]
     pub(crate) fail_at: Option<Step>,
 }
 
-impl Request {
-    pub(crate) fn wants_terminal(&self) -> bool {
-        self.terminal.contains(&true)
+impl Foundation {
+    pub(crate) fn new(groundwork: Groundwork) -> Self {
+        Self {
+            groundwork,
+            #[cfg(feature = "fault-injection")]
+            fail_at: injected_fault(),
+        }
     }
 
     /// Where a test makes a step fail.
@@ -84,6 +81,27 @@ impl Request {
     }
 }
 
+/// All else that the launcher needs: its second message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Request {
+    pub(crate) plan: LinuxPlan,
+    pub(crate) target: Target,
+    /// Which of the target's standard streams are the inner terminal.
+    pub(crate) terminal: [bool; 3],
+    /// Standard input is a regular file, to be opened anew.
+    pub(crate) input_file: bool,
+    /// Layers without which the program does not start.
+    pub(crate) required: Vec<LayerName>,
+    /// Signal mask of the target (bit n-1 is signal n).
+    pub(crate) signal_mask: u64,
+}
+
+impl Request {
+    pub(crate) fn wants_terminal(&self) -> bool {
+        self.terminal.contains(&true)
+    }
+}
+
 /// What the target's standard streams are made of.
 #[derive(Debug, Default)]
 pub(crate) struct StdStreams {
@@ -95,7 +113,7 @@ pub(crate) struct StdStreams {
 
 /// The step that a test wants to fail.
 #[cfg(feature = "fault-injection")]
-pub(crate) fn injected_fault() -> Option<Step> {
+fn injected_fault() -> Option<Step> {
     let name = std::env::var("RINGFENCE_TEST_FAIL_AT").ok()?;
     Step::ALL.into_iter().find(|step| step.name() == name)
 }

@@ -1,10 +1,11 @@
-//! Steps *prepare*, *clone* and the supervisor's part of *idmap*.
+//! Steps *prepare*, *clone*, the supervisor's part of *idmap*, and the plan's way to PID 1.
 
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use ringfence_plan::linux::Identity;
 use ringfence_types::Step;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
@@ -12,8 +13,16 @@ use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
 use super::report::{At, Fault, Order, Reporter, StepResult};
-use super::{Request, StdStreams, init};
+use super::{Foundation, Request, StdStreams, init, message};
 use crate::sys::{self, CloneOutcome};
+
+/// PID 1 makes the network namespace itself: that takes as long as all else together, and nobody need wait for it.
+const NAMESPACES: u64 = (libc::CLONE_NEWUSER
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWUTS
+    | libc::CLONE_NEWCGROUP) as u64;
 
 /// A box that is being set up or runs.
 #[derive(Debug)]
@@ -33,11 +42,22 @@ pub(crate) struct BoxEnds {
     pub(crate) set_up: OwnedFd,
 }
 
-/// Starts the box. The caller must be single-threaded, and becomes the parent of PID 1.
-pub(crate) fn launch(request: &Request, streams: StdStreams) -> StepResult<Launched> {
+/// Begins a box: PID 1 lays the groundwork, then waits for [`hand_over`]. Closing the control socket ends it.
+///
+/// The caller must be single-threaded, and becomes the parent of PID 1.
+pub(crate) fn begin(foundation: &Foundation) -> StepResult<Launched> {
     let (control, set_up, ends) = channels()?;
-    let pidfd = launch_with(request, streams, ends)?;
+    let pidfd = begin_with(foundation, ends)?;
     Ok(Launched { pidfd, control, set_up })
+}
+
+/// Hands the plan over to a box that was begun for it. What goes wrong from here on comes through the set-up
+/// pipe, also that PID 1 is gone.
+pub(crate) fn hand_over(control: &OwnedFd, request: &Request, streams: &StdStreams) -> StepResult<()> {
+    match message::send_request(control, request, streams) {
+        Ok(()) | Err(Errno::PIPE) => Ok(()),
+        Err(error) => Err(error).on(Step::Prepare, "the plan"),
+    }
 }
 
 /// Makes the channels: the supervisor's ends and the box's.
@@ -48,32 +68,32 @@ pub(crate) fn channels() -> StepResult<(OwnedFd, OwnedFd, BoxEnds)> {
     Ok((ours, read, BoxEnds { control: theirs, set_up: write }))
 }
 
-/// [`launch`] with channels that exist.
-pub(crate) fn launch_with(request: &Request, streams: StdStreams, ends: BoxEnds) -> StepResult<OwnedFd> {
-    prepare(request)?;
-    request.fault_point(Step::Clone)?;
+/// [`begin`] with channels that exist.
+pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds) -> StepResult<OwnedFd> {
+    prepare(foundation)?;
+    foundation.fault_point(Step::Clone)?;
+    let identity = foundation.groundwork.identity;
     // Only the parent's copy of this end can tell PID 1 that the maps are written.
-    let maps = request
-        .plan
-        .identity
+    let maps = identity
         .switch
         .then(|| socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None))
         .transpose()
         .at(Step::Prepare)?;
-    match sys::clone_with_pidfd(namespaces(request)).on(Step::Clone, "new namespaces")? {
+    match sys::clone_with_pidfd(NAMESPACES).on(Step::Clone, "new namespaces")? {
         CloneOutcome::Child => {
             let gate = maps.map(|(ours, theirs)| {
                 drop(ours);
                 theirs
             });
-            in_the_box(request, streams, ends, gate)
+            in_the_box(foundation, ends, gate)
         }
         CloneOutcome::Parent { pid, pidfd } => {
             if let Some((gate, theirs)) = maps {
                 drop(theirs);
-                let mapped = write_maps(request, pid).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
+                let mapped = write_maps(identity, pid).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
                 if let Err(fault) = mapped {
-                    end(&pidfd);
+                    kill(&pidfd);
+                    wait(&pidfd);
                     return Err(fault);
                 }
             }
@@ -83,11 +103,10 @@ pub(crate) fn launch_with(request: &Request, streams: StdStreams, ends: BoxEnds)
 }
 
 /// Runs the box's side. Neither a panic nor a return may get back into the supervisor's code.
-fn in_the_box(request: &Request, streams: StdStreams, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
+fn in_the_box(foundation: &Foundation, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
     let BoxEnds { control, set_up } = ends;
     let mut reporter = Reporter::new(set_up);
-    let outcome =
-        catch_unwind(AssertUnwindSafe(|| init::run(request, streams, control, &mut reporter, gate)));
+    let outcome = catch_unwind(AssertUnwindSafe(|| init::run(foundation, control, &mut reporter, gate)));
     let fault = match outcome {
         Ok(Err(fault)) => fault,
         Err(_) => Fault::new(Step::Init, Errno::NOTRECOVERABLE, Some("the launcher panicked".to_owned())),
@@ -96,8 +115,8 @@ fn in_the_box(request: &Request, streams: StdStreams, ends: BoxEnds, gate: Optio
     sys::exit_now(1)
 }
 
-fn prepare(request: &Request) -> StepResult<()> {
-    request.fault_point(Step::Prepare)?;
+fn prepare(foundation: &Foundation) -> StepResult<()> {
+    foundation.fault_point(Step::Prepare)?;
     if rustix::process::geteuid().is_root() {
         drop_groups()?;
     }
@@ -113,26 +132,12 @@ fn drop_groups() -> StepResult<()> {
     rustix::thread::set_thread_groups(&[]).on(Step::Prepare, "supplementary groups")
 }
 
-fn namespaces(request: &Request) -> u64 {
-    let mut flags = libc::CLONE_NEWUSER
-        | libc::CLONE_NEWNS
-        | libc::CLONE_NEWPID
-        | libc::CLONE_NEWIPC
-        | libc::CLONE_NEWUTS
-        | libc::CLONE_NEWCGROUP;
-    if request.plan.own_network {
-        flags |= libc::CLONE_NEWNET;
-    }
-    flags as u64
-}
-
 /// Maps the ids of a target that root switches to, which only a privileged process of the parent namespace may do
 /// (user_namespaces(7)).
 ///
 /// Root's own are mapped too: PID 1 needs them to reach what lies in root's directories and to make what the plan
 /// says. It gives them up with everything else, and the target never has them.
-fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
-    let identity = request.plan.identity;
+fn write_maps(identity: Identity, pid: Pid) -> StepResult<()> {
     let map = |id: u32| if id == 0 { "0 0 1".to_owned() } else { format!("{id} {id} 1\n0 0 1") };
     for (file, text) in
         [("setgroups", "deny".to_owned()), ("uid_map", map(identity.uid)), ("gid_map", map(identity.gid))]
@@ -143,11 +148,9 @@ fn write_maps(request: &Request, pid: Pid) -> StepResult<()> {
     Ok(())
 }
 
-/// Ends a box and waits for it.
-pub(crate) fn end(pidfd: &OwnedFd) {
-    // A box that has ended already is only waited for.
+/// Ends a box. One that has ended already only needs to be waited for.
+pub(crate) fn kill(pidfd: &OwnedFd) {
     let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
-    wait(pidfd);
 }
 
 /// Waits for a box that is ending.

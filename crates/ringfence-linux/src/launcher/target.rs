@@ -18,33 +18,34 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::init::{InnerTerminal, switch_identity};
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
-use super::{Request, StdStreams, filesystem};
+use super::{Foundation, Request, StdStreams, filesystem};
 use crate::sys;
 
 /// Becomes the program. Returns only if a step fails.
 pub(super) fn run(
+    foundation: &Foundation,
     request: &Request,
     streams: StdStreams,
     terminal: Option<InnerTerminal>,
     reporter: &mut Reporter,
 ) -> StepResult<Infallible> {
-    request.fault_point(Step::Limits)?;
+    foundation.fault_point(Step::Limits)?;
     session(terminal.as_ref())?;
     filesystem::enter(&request.plan.cwd, request.plan.cwd_id.as_deref())?;
     standard_streams(streams, terminal)?;
     limits(request, reporter)?;
 
-    request.fault_point(Step::Caps)?;
+    foundation.fault_point(Step::Caps)?;
     drop_capabilities(request, reporter)?;
     check_workspace(request)?;
 
-    request.fault_point(Step::Landlock)?;
+    foundation.fault_point(Step::Landlock)?;
     restrict_files(request, reporter)?;
 
-    request.fault_point(Step::Seccomp)?;
+    foundation.fault_point(Step::Seccomp)?;
     restrict_calls(request, reporter)?;
 
-    request.fault_point(Step::Exec)?;
+    foundation.fault_point(Step::Exec)?;
     check_required(request, reporter)?;
     sys::default_sigpipe();
     sys::set_signal_mask(request.signal_mask).at(Step::Exec)?;

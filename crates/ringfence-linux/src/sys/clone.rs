@@ -71,6 +71,13 @@ pub(crate) fn fork() -> Result<Option<Pid>, Errno> {
     Ok(Pid::from_raw(pid as i32))
 }
 
+/// Gives this process a network namespace of its own (unshare(2)). Other threads would keep the old one.
+pub(crate) fn unshare_network() -> Result<(), Errno> {
+    debug_assert!(is_single_threaded(), "unshared with other threads running");
+    // SAFETY: CLONE_NEWNET changes no memory of this process.
+    checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
+}
+
 fn is_single_threaded() -> bool {
     std::fs::read_dir("/proc/self/task").map(|tasks| tasks.count() <= 1).unwrap_or(true)
 }

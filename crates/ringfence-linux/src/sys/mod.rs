@@ -9,7 +9,7 @@ mod net;
 mod process;
 mod signal;
 
-pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork};
+pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork, unshare_network};
 pub(crate) use exec::execve;
 pub(crate) use filter::{Instruction, install_filter, landlock_abi};
 pub(crate) use mount::{MountAttr, set_mount_attributes};

@@ -60,7 +60,7 @@ pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
             MountOp::Tmpfs { at, .. }
             | MountOp::Overlay { at, .. }
             | MountOp::Devpts { at }
-            | MountOp::Proc { at } => (at.clone(), LandlockAccess::All),
+            | MountOp::Proc { at, .. } => (at.clone(), LandlockAccess::All),
             MountOp::Directory { .. }
             | MountOp::MountPoint { .. }
             | MountOp::Symlink { .. }

@@ -1,6 +1,7 @@
 //! Launch plans for Linux: mounts in order, Landlock rules, seccomp filters, identity and environment.
 
 mod facts;
+mod groundwork;
 mod landlock;
 mod mounts;
 mod plan;
@@ -12,6 +13,7 @@ use ringfence_types::{FileId, Rlimits, UnixPath};
 use serde::{Deserialize, Serialize};
 
 pub use facts::{LinuxFacts, RootEntry, SYSTEM_ROOTS};
+pub use groundwork::Groundwork;
 pub use landlock::{LandlockAccess, LandlockPlan, LandlockRule};
 pub use plan::linux;
 
@@ -93,7 +95,7 @@ pub enum MountOp {
         /// Read-only except for `full-access`.
         access: Access,
     },
-    /// An empty tmpfs with an empty `/proc` becomes the root; it is sealed at the end.
+    /// An empty tmpfs with a directory `/proc` becomes the root; it is sealed at the end.
     EmptyRoot,
     /// A private tmpfs.
     Tmpfs {
@@ -183,6 +185,8 @@ pub enum MountOp {
     Proc {
         /// Where.
         at: UnixPath,
+        /// Whether it allows the box to make user namespaces of its own.
+        user_namespaces: bool,
     },
     /// A private tmpfs becomes read-only.
     Seal {

@@ -1,6 +1,6 @@
 //! The mount plan: which parts of the host the box sees, and how.
 //!
-//! Order: base, private directories, `/dev`, then every grant, denial, protected path and pin from shallow to
+//! Order: base with `/dev` and `/proc`, private directories, then every grant, denial, protected path and pin from shallow to
 //! deep, so that the deepest rule decides; at equal depth a denial wins. A mount point that does not exist is
 //! made only inside a private tmpfs, never on the host.
 
@@ -12,23 +12,13 @@ use ringfence_types::{
 };
 
 use super::facts::{LinuxFacts, RootEntry};
+use super::groundwork::{DEV_SIZE, first_mounts};
 use super::plan::writes_everything;
 use super::{Access, MountOp};
 use crate::ProfileError;
 
-/// `/dev` holds names only; its nodes are mounts.
-const DEV_SIZE: u64 = 64 << 10;
 /// The host name inside is `ringfence`.
 const HOSTS: &str = "127.0.0.1\tlocalhost ringfence\n::1\tlocalhost ip6-localhost ip6-loopback\n";
-const DEV_NODES: [&str; 6] = ["full", "null", "random", "tty", "urandom", "zero"];
-const DEV_LINKS: [(&str, &str); 5] = [
-    ("fd", "/proc/self/fd"),
-    ("ptmx", "pts/ptmx"),
-    ("stderr", "/proc/self/fd/2"),
-    ("stdin", "/proc/self/fd/0"),
-    ("stdout", "/proc/self/fd/1"),
-];
-
 /// What is done at a path. The order decides between entries of one path: the last one counts.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rule {
@@ -91,8 +81,8 @@ impl<'a> Mounts<'a> {
         mounts.base();
         if !writes_everything(policy) {
             mounts.private_directories();
+            mounts.devices();
         }
-        mounts.dev();
         mounts.collect()?;
         mounts.pin_ancestors();
         mounts.place();
@@ -101,44 +91,58 @@ impl<'a> Mounts<'a> {
         Ok(mounts.ops)
     }
 
-    /// The whole disk where `/` is granted, else an empty tmpfs with the system's read roots.
+    /// The whole disk where `/` is granted, else an empty tmpfs with the system's read roots; in it a `/dev` and a
+    /// `/proc` of the box's own.
     fn base(&mut self) {
         let root = UnixPath::from("/");
+        let linux = &self.policy.linux;
         if writes_everything(self.policy) {
             self.ops.push(MountOp::HostTree { access: Access::ReadWrite });
             self.views.insert(root, View::Write);
-        } else if self.policy.may_read(Path::new("/")) {
-            self.ops.push(MountOp::HostTree { access: Access::ReadOnly });
-            self.views.insert(root, View::Read);
-        } else {
-            self.ops.push(MountOp::EmptyRoot);
-            self.views.insert(root.clone(), View::Private);
+            // Binding the host's own again gives it back its devices, which the base has not.
+            let dev = UnixPath::from("/dev");
+            self.bind(&dev, None, Access::ReadWrite, true);
+            self.views.insert(dev, View::Write);
+            self.ops.push(MountOp::Proc { at: "/proc".into(), user_namespaces: linux.nested_userns });
+            return;
+        }
+        let shows_the_disk = self.policy.may_read(Path::new("/"));
+        self.ops = first_mounts(shows_the_disk, linux);
+        self.views.insert(root.clone(), if shows_the_disk { View::Read } else { View::Private });
+        self.views.insert("/dev".into(), View::Private);
+        self.views.insert("/dev/shm".into(), View::Private);
+        if !shows_the_disk {
+            self.made.extend(["/dev".into(), "/proc".into()]);
             self.seal.push(root);
-            for entry in &self.facts.system {
-                match entry {
-                    RootEntry::Directory(path) => {
-                        let at = UnixPath::from(path.as_path());
-                        self.mount_point(&at, true);
-                        self.bind(&at, None, Access::ReadOnly, false);
-                        self.views.insert(at, View::Read);
-                    }
-                    RootEntry::Symlink { path, target } => {
-                        self.parents(&path.as_path().into());
-                        self.ops.push(MountOp::Symlink {
-                            at: path.as_path().into(),
-                            target: target.as_path().into(),
-                        });
-                    }
+            self.system();
+        }
+        self.seal.push("/dev".into());
+    }
+
+    /// What every program needs of the host.
+    fn system(&mut self) {
+        for entry in &self.facts.system {
+            match entry {
+                RootEntry::Directory(path) => {
+                    let at = UnixPath::from(path.as_path());
+                    self.mount_point(&at, true);
+                    self.bind(&at, None, Access::ReadOnly, false);
+                    self.views.insert(at, View::Read);
+                }
+                RootEntry::Symlink { path, target } => {
+                    self.parents(&path.as_path().into());
+                    self.ops.push(MountOp::Symlink {
+                        at: path.as_path().into(),
+                        target: target.as_path().into(),
+                    });
                 }
             }
-            if self.present("/sys") {
-                let at = UnixPath::from("/sys");
-                self.mount_point(&at, true);
-                self.bind(&at, None, Access::ReadOnly, false);
-                self.views.insert(at, View::Read);
-            }
-            // An empty root comes with this one.
-            self.made.insert("/proc".into());
+        }
+        if self.present("/sys") {
+            let at = UnixPath::from("/sys");
+            self.mount_point(&at, true);
+            self.bind(&at, None, Access::ReadOnly, false);
+            self.views.insert(at, View::Read);
         }
     }
 
@@ -175,27 +179,8 @@ impl<'a> Mounts<'a> {
         }
     }
 
-    fn dev(&mut self) {
-        let dev = UnixPath::from("/dev");
-        if writes_everything(self.policy) {
-            // Binding the host's own again gives it back its devices, which the base has not.
-            self.bind(&dev, None, Access::ReadWrite, true);
-            self.views.insert(dev, View::Write);
-            return;
-        }
-        self.tmpfs(dev.clone(), 0o755, DEV_SIZE);
-        for name in DEV_NODES {
-            let at = dev.join(name);
-            self.mount_point(&at, false);
-            self.bind(&at, None, Access::ReadWrite, true);
-        }
-        for (name, target) in DEV_LINKS {
-            self.ops.push(MountOp::Symlink { at: dev.join(name), target: target.into() });
-        }
-        let pts = dev.join("pts");
-        self.mount_point(&pts, true);
-        self.ops.push(MountOp::Devpts { at: pts });
-        self.tmpfs(dev.join("shm"), 0o1777, self.policy.linux.tmp_size);
+    /// The nodes that were granted by name.
+    fn devices(&mut self) {
         for grant in &self.policy.devices {
             for node in &grant.nodes {
                 let at = UnixPath::from(node.as_path());
@@ -203,7 +188,6 @@ impl<'a> Mounts<'a> {
                 self.bind(&at, None, Access::ReadWrite, true);
             }
         }
-        self.seal.push(dev);
     }
 
     /// Brings the policy's paths into one table by path.
@@ -436,7 +420,6 @@ impl<'a> Mounts<'a> {
     }
 
     fn finish(&mut self) {
-        self.ops.push(MountOp::Proc { at: "/proc".into() });
         let seals = std::mem::take(&mut self.seal);
         self.ops.extend(seals.into_iter().rev().map(|at| MountOp::Seal { at }));
     }

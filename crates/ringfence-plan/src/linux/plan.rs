@@ -14,9 +14,6 @@ const ENV_ALLOWED: [&str; 10] =
 /// Searched when the host has no `PATH`.
 const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
-/// What a root that may nest is seen as inside.
-const NESTING_ROOT: u32 = 1000;
-
 /// Where tools keep a cache that the host has no directory for.
 const PRIVATE_CACHES: &str = "/tmp/.ringfence-cache";
 
@@ -29,7 +26,7 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
     if !policy.may_read(&policy.cwd.path) {
         return Err(ProfileError::CwdHidden(policy.cwd.path.clone()));
     }
-    let identity = identity(policy, facts);
+    let identity = Identity::of(facts.uid, facts.gid, policy.workspace_owner, policy.linux.nested_userns);
     let socket_gate = match (&policy.network, policy.loopback) {
         (Network::AllowAll, _) => SocketGate::Unrestricted,
         (_, true) => SocketGate::LoopbackOnly,
@@ -86,20 +83,6 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
         return unsupported("denying /tmp or /run as a whole", "the box has its own");
     }
     Ok(())
-}
-
-/// Root becomes the workspace's owner, so that what the command creates belongs to whom it should.
-fn identity(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Identity {
-    let (uid, gid, switch) = match policy.workspace_owner {
-        Some(owner) if facts.uid == 0 && owner.uid != 0 => {
-            // A folder of root's group is no reason to have that group's rights.
-            (owner.uid, if owner.gid == 0 { owner.uid } else { owner.gid }, true)
-        }
-        _ => (facts.uid, facts.gid, false),
-    };
-    let nests_as_root = uid == 0 && policy.linux.nested_userns;
-    let (seen_uid, seen_gid) = if nests_as_root { (NESTING_ROOT, NESTING_ROOT) } else { (uid, gid) };
-    Identity { uid, gid, seen_uid, seen_gid, switch }
 }
 
 fn host_environment(

@@ -30,7 +30,9 @@ fn shown(plan: &LinuxPlan, path: &UnixPath) -> Shown {
             MountOp::EmptyRoot => ("/".into(), all),
             MountOp::Tmpfs { at, mode, .. } => (at.clone(), if *mode == 0o111 { NOTHING } else { all }),
             MountOp::Bind { at, access, .. } => (at.clone(), of(*access)),
-            MountOp::Overlay { at, .. } | MountOp::Devpts { at } | MountOp::Proc { at } => (at.clone(), all),
+            MountOp::Overlay { at, .. } | MountOp::Devpts { at } | MountOp::Proc { at, .. } => {
+                (at.clone(), all)
+            }
             MountOp::Mask { at, .. } => (at.clone(), NOTHING),
             MountOp::Cover { at, .. } => (at.clone(), Shown { read: true, write: false, host: false }),
             MountOp::Pin { at, read_only: true, .. } => (at.clone(), of(Access::ReadOnly)),

@@ -11,7 +11,7 @@ use ringfence::LaunchPlan;
 use ringfence_plan::LinuxPlan;
 use ringfence_types::{EnvVar, UnixPath};
 
-use super::prepare::prepare;
+use super::prepare::{Purpose, prepare};
 use crate::args::{ExplainArgs, Target};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -23,7 +23,7 @@ use text::Subject;
 pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
     available(args.target)?;
     let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
-    let prepared = prepare(&request)?;
+    let prepared = prepare(&request, Purpose::Explain)?;
     let (program, rest) = match args.program.split_first() {
         Some((program, rest)) => (program.clone(), rest),
         // The plan does not depend on it.

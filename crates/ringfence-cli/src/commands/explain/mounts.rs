@@ -65,7 +65,7 @@ fn row(op: &MountOp, all: bool) -> Option<(&'static str, Style, UnixPath, String
         }
         MountOp::Pin { at, .. } => ("pinned", INNER, at.clone(), "stays in place".to_owned()),
         MountOp::Devpts { at } => ("private", WRITE, at.clone(), "terminals of the box".to_owned()),
-        MountOp::Proc { at } => ("private", WRITE, at.clone(), "processes of the box".to_owned()),
+        MountOp::Proc { at, .. } => ("private", WRITE, at.clone(), "processes of the box".to_owned()),
         MountOp::Directory { at, .. } if all => ("directory", INNER, at.clone(), String::new()),
         MountOp::MountPoint { at } if all => ("file", INNER, at.clone(), String::new()),
         MountOp::Symlink { at, target } if all => ("symlink", INNER, at.clone(), format!("to {target}")),
