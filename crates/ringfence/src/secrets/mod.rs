@@ -1,9 +1,9 @@
 //! The secrets list: what presets deny besides the whole disk that they show.
 
 mod aliases;
+mod order;
 mod table;
 
-use std::cmp::Ordering;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -38,17 +38,17 @@ pub fn find(host: &HostEnv) -> Found {
     let home = host.home();
     let mut search = Search::default();
     let (mut at_home, mut at_root) = (Vec::with_capacity(SECRETS.len()), Vec::with_capacity(SECRETS.len()));
-    for secret in SECRETS {
+    for secret in order::BY_COMPONENT.iter().map(|&row| &SECRETS[usize::from(row)]) {
         match start(secret.path, host) {
             (Start::Home, rest) => at_home.push(Pattern { secret, rest }),
             (Start::Root, rest) => at_root.push(Pattern { secret, rest }),
-            (Start::At(base), rest) => search.start(base, &mut [Pattern { secret, rest }]),
+            (Start::At(base), rest) => search.start(base, Pattern { secret, rest }),
         }
     }
     if let Some(home) = &home {
-        search.start(home, &mut at_home);
+        search.below(home, &at_home, 0);
     }
-    search.start(Path::new("/"), &mut at_root);
+    search.below(Path::new("/"), &at_root, 0);
     let mut found = Found { incomplete: search.incomplete, ..Found::default() };
     found.incomplete.dedup();
     let matches = search.matches.into_iter().filter(|(secret, path)| applies(secret.when, path));
@@ -95,16 +95,10 @@ struct Pattern {
 }
 
 impl Pattern {
-    /// The component that begins at `from`; empty at the pattern's end.
+    /// The component that begins at `from`.
     fn part(self, from: usize) -> &'static str {
-        let rest = self.rest.get(from..).unwrap_or_default();
-        rest.split_once('/').map_or(rest, |(part, _)| part)
-    }
-
-    /// Puts what has its first components in common side by side.
-    fn by_component(&self, other: &Self) -> Ordering {
-        let bytes = |pattern: &Self| pattern.rest.bytes().map(|byte| if byte == b'/' { 0 } else { byte });
-        bytes(self).cmp(bytes(other))
+        let rest = &self.rest[from..];
+        &rest[..rest.bytes().position(|byte| byte == b'/').unwrap_or(rest.len())]
     }
 }
 
@@ -116,29 +110,42 @@ struct Search {
 }
 
 impl Search {
-    /// Looks below an existing or missing `base`.
-    fn start(&mut self, base: &Path, patterns: &mut [Pattern]) {
-        patterns.sort_unstable_by(Pattern::by_component);
-        // One that is all base is a variable's own path.
-        let whole = patterns.iter().take_while(|pattern| pattern.rest.is_empty()).count();
-        if whole > 0 && base.symlink_metadata().is_ok() {
-            self.exists(base, &patterns[..whole]);
+    /// Looks for one pattern that begins at a variable's path, which may be all of it.
+    fn start(&mut self, base: &Path, pattern: Pattern) {
+        if !pattern.rest.is_empty() {
+            self.below(base, &[pattern], 0);
+        } else if base.symlink_metadata().is_ok() {
+            self.exists(base, &[pattern]);
         }
-        self.below(base, &patterns[whole..], 0);
     }
 
-    /// Looks in `base` for the components of the sorted patterns that begin at `from`.
+    /// Looks in `base` for the components of the patterns that begin at `from`. Those that have one in common lie side by
+    /// side.
     fn below(&mut self, base: &Path, patterns: &[Pattern], from: usize) {
-        let parts: Vec<Part<'_>> = patterns
-            .chunk_by(|one, other| one.part(from) == other.part(from))
-            .map(|patterns| Part { name: patterns[0].part(from), patterns })
-            .collect();
+        let mut parts: Vec<Part<'_>> = Vec::with_capacity(patterns.len());
+        let mut first = 0;
+        for (at, pattern) in patterns.iter().enumerate() {
+            let name = pattern.part(from);
+            match parts.last_mut().filter(|last| last.name == name) {
+                Some(last) => last.patterns = &patterns[first..=at],
+                None => {
+                    first = at;
+                    parts.push(Part { name, patterns: &patterns[at..=at] });
+                }
+            }
+        }
         let mut found: Vec<(usize, OsString)> = Vec::new();
         let wild: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].name.contains('*')).collect();
         if wild.is_empty() && parts.len() < WORTH_LISTING {
             ask_for_each(base, &parts, &mut found);
         } else {
+            let mut begins = [false; 256];
+            parts.iter().for_each(|part| begins[usize::from(part.name.as_bytes()[0])] = true);
+            let any_begin = begins[usize::from(b'*')];
             let complete = bounded::names_in(base, MAX_ENTRIES, |name| {
+                if !any_begin && !begins[usize::from(name[0])] {
+                    return;
+                }
                 let same = parts.binary_search_by(|part| part.name.as_bytes().cmp(name)).ok();
                 let alike = wild.iter().copied().filter(|&at| matches(name, parts[at].name));
                 found
