@@ -1,4 +1,4 @@
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::path::Path;
 
@@ -42,12 +42,12 @@ impl UnixPath {
 
     /// The path without its last component; `None` for `/`.
     pub fn parent(&self) -> Option<Self> {
-        let last = self.0.iter().rposition(|&byte| byte == b'/')?;
-        match (last, self.0.len()) {
-            (0, 1) => None,
-            (0, _) => Some(Self(b"/".to_vec())),
-            _ => Some(Self(self.0[..last].to_vec())),
-        }
+        parent(&self.0).map(Self::new)
+    }
+
+    /// The path itself, its parent, and so on up to `/`.
+    pub fn ancestors(&self) -> impl Iterator<Item = &[u8]> {
+        std::iter::successors(Some(self.as_bytes()), |path| parent(path))
     }
 
     /// `self` with one more component.
@@ -58,6 +58,22 @@ impl UnixPath {
         }
         bytes.extend_from_slice(name.as_ref());
         Self(bytes)
+    }
+}
+
+fn parent(path: &[u8]) -> Option<&[u8]> {
+    let last = path.iter().rposition(|&byte| byte == b'/')?;
+    match (last, path.len()) {
+        (0, 1) => None,
+        (0, _) => Some(b"/"),
+        _ => Some(&path[..last]),
+    }
+}
+
+/// Equality, order and hash are those of the bytes.
+impl Borrow<[u8]> for UnixPath {
+    fn borrow(&self) -> &[u8] {
+        &self.0
     }
 }
 

@@ -1,8 +1,9 @@
 use std::fs::File;
 use std::io::{self, Read};
+use std::mem::MaybeUninit;
 use std::path::Path;
 
-use rustix::fs::{Dir, Mode, OFlags};
+use rustix::fs::{Mode, OFlags, RawDir};
 use rustix::io::Errno;
 
 /// Whether the last component may be a symlink.
@@ -44,17 +45,21 @@ pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, R
     if bytes.len() as u64 > limit { Err(ReadError::TooLarge) } else { Ok(bytes) }
 }
 
+/// Room for the entries of a usual directory.
+const BUFFER: usize = 8 << 10;
+
 /// Names the entries of a directory, at most `limit` of them; `false` if there may be more. A missing directory
 /// has none.
 pub(crate) fn names_in(directory: &Path, limit: usize, mut each: impl FnMut(&[u8])) -> bool {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(directory, flags, Mode::empty()).and_then(Dir::new);
-    let entries = match opened {
-        Ok(entries) => entries,
+    let opened = match rustix::fs::open(directory, flags, Mode::empty()) {
+        Ok(opened) => opened,
         Err(errno) => return matches!(errno, Errno::NOENT | Errno::NOTDIR),
     };
+    let mut buffer = [MaybeUninit::uninit(); BUFFER];
+    let mut entries = RawDir::new(opened, &mut buffer);
     let mut count = 0;
-    for entry in entries {
+    while let Some(entry) = entries.next() {
         let Ok(entry) = entry else { return false };
         let name = entry.file_name().to_bytes();
         if name == b"." || name == b".." {

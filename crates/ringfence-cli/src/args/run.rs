@@ -11,7 +11,7 @@ use ringfence_types::LayerName;
 use super::values;
 
 /// `ringfence run`
-#[derive(Debug, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
@@ -70,7 +70,7 @@ pub(crate) struct ExplainArgs {
 }
 
 /// What the box may see and change.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Policy")]
 pub(crate) struct PolicyArgs {
     /// What is allowed before the other options add or take [default: workspace-write]
@@ -132,7 +132,7 @@ pub(crate) struct PolicyArgs {
 }
 
 /// Network of the box.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Network")]
 pub(crate) struct NetworkArgs {
     /// No network, the public internet, or the host's network as it is [default: none]
@@ -157,7 +157,7 @@ pub(crate) struct NetworkArgs {
 }
 
 /// Limits of a run.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
     /// End the run after this time: 60s, 5m, 1h30m [default: no limit]
@@ -182,7 +182,7 @@ pub(crate) struct LimitArgs {
 }
 
 /// How the box is built, and what is said about it.
-#[derive(Debug, Default, Args)]
+#[derive(Debug, Default, PartialEq, Eq, Args)]
 #[command(next_help_heading = "Setup")]
 pub(crate) struct SetupArgs {
     /// Mechanism that builds the box; bwrap and landlock are not available yet [default: auto]

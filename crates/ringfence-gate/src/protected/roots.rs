@@ -1,16 +1,24 @@
-use std::collections::HashSet;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringfence_types::ResolvedPath;
 
 /// Where the box can write: writable roots and what is denied below them. A question about a path costs its
-/// depth, not the number of roots.
+/// depth, and of the number of roots only the logarithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Roots {
     roots: Vec<PathBuf>,
     deny: Vec<PathBuf>,
-    is_root: HashSet<PathBuf>,
-    is_denied: HashSet<PathBuf>,
+    /// Both by their bytes, which costs less than by components.
+    rules: BTreeMap<OsString, Rule>,
+}
+
+/// What is said of one path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Rule {
+    root: bool,
+    denied: bool,
 }
 
 impl Roots {
@@ -21,8 +29,11 @@ impl Roots {
     pub(super) fn of(mut roots: Vec<PathBuf>, deny: Vec<PathBuf>) -> Self {
         roots.sort();
         roots.dedup();
-        let (is_root, is_denied) = (roots.iter().cloned().collect(), deny.iter().cloned().collect());
-        Self { roots, deny, is_root, is_denied }
+        let mut rules: BTreeMap<OsString, Rule> = BTreeMap::new();
+        let normal = |path: &PathBuf| path.components().collect::<PathBuf>().into_os_string();
+        roots.iter().for_each(|root| rules.entry(normal(root)).or_default().root = true);
+        deny.iter().for_each(|path| rules.entry(normal(path)).or_default().denied = true);
+        Self { roots, deny, rules }
     }
 
     pub(super) fn denied(&self) -> &[PathBuf] {
@@ -42,12 +53,21 @@ impl Roots {
 
     /// Whether the box can write at `path`: the deepest rule that covers it decides; at equal depth deny wins.
     pub(super) fn reach(&self, path: &Path) -> bool {
-        let rule = path.ancestors().find(|rule| self.is_denied.contains(*rule) || self.is_root(rule));
-        rule.is_some_and(|rule| !self.is_denied.contains(rule))
+        path.ancestors().find_map(|path| self.rule(path)).is_some_and(|rule| !rule.denied)
     }
 
     pub(super) fn is_root(&self, path: &Path) -> bool {
-        self.is_root.contains(path)
+        self.rule(path).is_some_and(|rule| rule.root)
+    }
+
+    /// What is said of `path` itself, which has no component more than it needs.
+    fn rule(&self, path: &Path) -> Option<Rule> {
+        debug_assert_eq!(
+            path.as_os_str(),
+            path.components().collect::<PathBuf>(),
+            "spelled in the plain way"
+        );
+        self.rules.get(path.as_os_str()).copied()
     }
 
     /// Whether a root lies at or below `path`, so that `path` can't be made read-only.

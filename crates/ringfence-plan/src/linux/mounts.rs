@@ -266,18 +266,12 @@ impl<'a> Mounts<'a> {
 
     /// What the rules alone, without the base, make of a path; `None` where none covers it.
     fn ruled(&self, path: &UnixPath) -> Option<View> {
-        let mut at = Some(path.clone());
-        while let Some(path) = at {
-            match self.rules.get(&path) {
-                Some(Rule::Read(_)) => return Some(View::Read),
-                Some(Rule::Write(_) | Rule::Cache { .. }) => return Some(View::Write),
-                Some(Rule::Deny { .. }) => return Some(View::Private),
-                Some(Rule::Protected { .. }) => return Some(View::Read),
-                Some(Rule::Pin { .. }) | None => {}
-            }
-            at = path.parent();
-        }
-        None
+        path.ancestors().find_map(|at| match self.rules.get(at)? {
+            Rule::Read(_) | Rule::Protected { .. } => Some(View::Read),
+            Rule::Write(_) | Rule::Cache { .. } => Some(View::Write),
+            Rule::Deny { .. } => Some(View::Private),
+            Rule::Pin { .. } => None,
+        })
     }
 
     /// Every directory between a writable root and a path that is taken away becomes a mount point, so that it
@@ -313,7 +307,7 @@ impl<'a> Mounts<'a> {
         let reopened: BTreeSet<UnixPath> = rules
             .iter()
             .filter(|(_, rule)| matches!(rule, Rule::Read(_) | Rule::Write(_) | Rule::Cache { .. }))
-            .flat_map(|(path, _)| std::iter::successors(path.parent(), UnixPath::parent))
+            .flat_map(|(path, _)| path.ancestors().skip(1).map(UnixPath::new))
             .collect();
         rules.sort_by_cached_key(|(path, _)| path.depth());
         for (at, rule) in rules {
@@ -430,9 +424,7 @@ impl<'a> Mounts<'a> {
 
     /// What shows at `path`: the view of the nearest mount above it.
     fn view(&self, path: &UnixPath) -> View {
-        std::iter::successors(Some(path.clone()), UnixPath::parent)
-            .find_map(|at| self.views.get(&at).copied())
-            .unwrap_or(View::Private)
+        path.ancestors().find_map(|at| self.views.get(at).copied()).unwrap_or(View::Private)
     }
 
     fn tmpfs(&mut self, at: UnixPath, mode: u32, size: u64) {
@@ -461,10 +453,12 @@ impl<'a> Mounts<'a> {
     }
 
     fn parents(&mut self, at: &UnixPath) {
-        let missing: Vec<UnixPath> = std::iter::successors(at.parent(), UnixPath::parent)
-            .take_while(|parent| !self.views.contains_key(parent) && !self.made.contains(parent))
+        let missing: Vec<&[u8]> = at
+            .ancestors()
+            .skip(1)
+            .take_while(|parent| !self.views.contains_key(*parent) && !self.made.contains(*parent))
             .collect();
-        for parent in missing.into_iter().rev() {
+        for parent in missing.into_iter().rev().map(UnixPath::new) {
             self.made.insert(parent.clone());
             self.ops.push(MountOp::Directory { at: parent, mode: 0o755 });
         }

@@ -1,8 +1,8 @@
 use std::ffi::OsString;
-use std::fs::File;
-use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
+
+use rustix::fs::{Mode, OFlags};
 
 /// One mount of /proc/self/mountinfo (proc_pid_mountinfo(5)).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,23 +15,48 @@ pub(super) struct Mount {
     at: PathBuf,
 }
 
-/// The mount table; empty on a system without one.
-pub(super) fn read_mounts() -> Vec<Mount> {
-    // Room for a usual table, so that it is read at once.
-    let mut text = Vec::with_capacity(16 << 10);
-    let read = File::open("/proc/self/mountinfo").and_then(|mut file| file.read_to_end(&mut text));
-    read.map(|_| parse(&text)).unwrap_or_default()
+/// The text of the mount table; empty on a system without one.
+pub(super) struct MountTable(Vec<u8>);
+
+impl MountTable {
+    pub(super) fn read() -> Self {
+        let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+        let Ok(file) = rustix::fs::open("/proc/self/mountinfo", flags, Mode::empty()) else {
+            return Self(Vec::new());
+        };
+        let mut text = Vec::with_capacity(4 << 10);
+        loop {
+            match rustix::io::read(&file, rustix::buffer::spare_capacity(&mut text)) {
+                Ok(0) | Err(_) => return Self(text),
+                Ok(_) => text.reserve(4 << 10),
+            }
+        }
+    }
+
+    /// The mounts, if a file system has more than one: else nothing is seen twice.
+    pub(super) fn mounts(&self) -> Vec<Mount> {
+        let lines = || self.0.split(|&byte| byte == b'\n');
+        let mut devices: Vec<&[u8]> =
+            lines().filter_map(|line| fields(line).map(|[device, ..]| device)).collect();
+        devices.sort_unstable();
+        if devices.windows(2).all(|pair| pair[0] != pair[1]) {
+            return Vec::new();
+        }
+        lines().filter_map(mount).collect()
+    }
 }
 
-fn parse(text: &[u8]) -> Vec<Mount> {
-    let lines = text.split(|&byte| byte == b'\n');
-    let mounts = lines.filter_map(|line| {
-        let fields: Vec<&[u8]> = line.split(|&byte| byte == b' ').collect();
-        let [_, _, device, root, at, ..] = fields[..] else { return None };
-        Some(Mount { device: device.to_vec(), root: unescape(root), at: unescape(at) })
-    });
-    // Every box has a /proc of its own.
-    mounts.filter(|mount| !mount.at.starts_with("/proc")).collect()
+/// Device, root and mount point of a line. Every box has a /proc of its own, so what lies there doesn't count.
+fn fields(line: &[u8]) -> Option<[&[u8]; 3]> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(2);
+    let found = [fields.next()?, fields.next()?, fields.next()?];
+    let below = found[2].strip_prefix(b"/proc");
+    (!below.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))).then_some(found)
+}
+
+fn mount(line: &[u8]) -> Option<Mount> {
+    let [device, root, at] = fields(line)?;
+    Some(Mount { device: device.to_vec(), root: unescape(root), at: unescape(at) })
 }
 
 /// Space, tab, newline and backslash are written as `\` and three octal digits.
@@ -62,9 +87,7 @@ fn unescape(field: &[u8]) -> PathBuf {
 /// system, looked for in every other mount of that file system.
 pub(super) fn of(paths: &[PathBuf], mounts: &[Mount]) -> Vec<PathBuf> {
     let mut aliases = Vec::new();
-    let mut devices: Vec<&[u8]> = mounts.iter().map(|mount| mount.device.as_slice()).collect();
-    devices.sort_unstable();
-    if devices.windows(2).all(|pair| pair[0] != pair[1]) {
+    if mounts.is_empty() {
         return aliases;
     }
     for path in paths {
@@ -110,9 +133,11 @@ mod tests {
 
     #[test]
     fn fields_are_unescaped() {
-        let line = b"36 35 98:0 /mnt1 /mnt\\0402\\134x rw,noatime master:1 - ext3 /dev/root rw\nshort\n\n";
-        let mounts = parse(line);
-        assert_eq!(mounts.len(), 1);
+        let line = b"36 35 98:0 /mnt1 /mnt\\0402\\134x rw,noatime master:1 - ext3 /dev/root rw";
+        let text = [&line[..], b"37 35 98:0 / /proc/x rw - ext3 /dev/root rw\nshort\n"].join(&b'\n');
+        assert_eq!(MountTable(text.clone()).mounts(), [], "nothing is seen twice");
+        let mounts = MountTable([&text, &line[..]].concat()).mounts();
+        assert_eq!(mounts.len(), 2);
         assert_eq!(mounts[0].root, Path::new("/mnt1"));
         assert_eq!(mounts[0].at, Path::new("/mnt 2\\x"));
         assert_eq!(unescape(b"a\\"), Path::new("a\\"));

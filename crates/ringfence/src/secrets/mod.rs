@@ -1,9 +1,9 @@
 //! The secrets list: what presets deny besides the whole disk that they show.
 
 mod aliases;
+mod order;
 mod table;
 
-use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -36,22 +36,25 @@ pub struct Found {
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
     let home = host.home();
-    let mut starts: BTreeMap<PathBuf, Vec<Pattern<'static>>> = BTreeMap::new();
-    for secret in SECRETS {
-        if let Some((base, rest)) = start(secret.path, home.as_deref(), host) {
-            starts.entry(base).or_default().push(Pattern { secret, rest });
+    let mut search = Search::default();
+    let (mut at_home, mut at_root) = (Vec::with_capacity(SECRETS.len()), Vec::with_capacity(SECRETS.len()));
+    for secret in order::BY_COMPONENT.iter().map(|&row| &SECRETS[usize::from(row)]) {
+        match start(secret.path, host) {
+            (Start::Home, rest) => at_home.push(Pattern { secret, rest }),
+            (Start::Root, rest) => at_root.push(Pattern { secret, rest }),
+            (Start::At(base), rest) => search.start(base, Pattern { secret, rest }),
         }
     }
-    let mut search = Search::default();
-    for (base, patterns) in starts {
-        search.below(&base, patterns);
+    if let Some(home) = &home {
+        search.below(home, &at_home, 0);
     }
+    search.below(Path::new("/"), &at_root, 0);
     let mut found = Found { incomplete: search.incomplete, ..Found::default() };
     found.incomplete.dedup();
     let matches = search.matches.into_iter().filter(|(secret, path)| applies(secret.when, path));
     found.paths = matches.map(|(_, path)| path).collect();
     sort(&mut found.paths);
-    found.paths.extend(aliases::of(&found.paths, &aliases::read_mounts()));
+    found.paths.extend(aliases::of(&found.paths, &aliases::MountTable::read().mounts()));
     sort(&mut found.paths);
     found
 }
@@ -61,27 +64,42 @@ fn sort(paths: &mut Vec<PathBuf>) {
     paths.dedup();
 }
 
+/// Where a pattern begins.
+enum Start<'a> {
+    Home,
+    Root,
+    At(&'a Path),
+}
+
 /// Where the pattern begins, and what remains of it: `/`, `~`, or a variable with a default, written
 /// `$NAME/rest|~/default`.
-fn start<'a>(pattern: &'a str, home: Option<&Path>, host: &HostEnv) -> Option<(PathBuf, &'a str)> {
+fn start<'a>(pattern: &'static str, host: &'a HostEnv) -> (Start<'a>, &'static str) {
     if let Some(rest) = pattern.strip_prefix("~/") {
-        return Some((home?.to_path_buf(), rest));
+        return (Start::Home, rest);
     }
     if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
         let (var, rest) = place.split_once('/').unwrap_or((place, ""));
         return match host.path_var(var) {
-            Some(path) => Some((path.to_path_buf(), rest)),
-            None => start(default, home, host),
+            Some(path) => (Start::At(path), rest),
+            None => start(default, host),
         };
     }
-    Some((PathBuf::from("/"), pattern.strip_prefix('/')?))
+    (Start::Root, pattern.trim_start_matches('/'))
 }
 
-/// A row of the list and the part of its path that remains to be looked for.
+/// A row of the list and its path without the place where it begins.
 #[derive(Clone, Copy)]
-struct Pattern<'a> {
+struct Pattern {
     secret: &'static Secret,
-    rest: &'a str,
+    rest: &'static str,
+}
+
+impl Pattern {
+    /// The component that begins at `from`.
+    fn part(self, from: usize) -> &'static str {
+        let rest = &self.rest[from..];
+        &rest[..rest.bytes().position(|byte| byte == b'/').unwrap_or(rest.len())]
+    }
 }
 
 /// Patterns are looked for together, directory by directory: one listing costs less than asking for each name.
@@ -92,86 +110,90 @@ struct Search {
 }
 
 impl Search {
-    /// Looks below an existing or missing `base`.
-    fn below(&mut self, base: &Path, patterns: Vec<Pattern<'static>>) {
-        let mut parts: Parts<'static> = BTreeMap::new();
-        for pattern in patterns {
-            if pattern.rest.is_empty() {
-                self.found(pattern.secret, base);
-                continue;
-            }
-            let (part, rest) = pattern.rest.split_once('/').unwrap_or((pattern.rest, ""));
-            parts.entry(part).or_default().push(Pattern { rest, ..pattern });
+    /// Looks for one pattern that begins at a variable's path, which may be all of it.
+    fn start(&mut self, base: &Path, pattern: Pattern) {
+        if !pattern.rest.is_empty() {
+            self.below(base, &[pattern], 0);
+        } else if base.symlink_metadata().is_ok() {
+            self.exists(base, &[pattern]);
         }
-        let wild: Vec<&str> = parts.keys().copied().filter(|part| part.contains('*')).collect();
-        let mut found: Vec<(&str, OsString)> = Vec::new();
+    }
+
+    /// Looks in `base` for the components of the patterns that begin at `from`. Those that have one in common lie side by
+    /// side.
+    fn below(&mut self, base: &Path, patterns: &[Pattern], from: usize) {
+        let mut parts: Vec<Part<'_>> = Vec::with_capacity(patterns.len());
+        let mut first = 0;
+        for (at, pattern) in patterns.iter().enumerate() {
+            let name = pattern.part(from);
+            match parts.last_mut().filter(|last| last.name == name) {
+                Some(last) => last.patterns = &patterns[first..=at],
+                None => {
+                    first = at;
+                    parts.push(Part { name, patterns: &patterns[at..=at] });
+                }
+            }
+        }
+        let mut found: Vec<(usize, OsString)> = Vec::new();
+        let wild: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].name.contains('*')).collect();
         if wild.is_empty() && parts.len() < WORTH_LISTING {
             ask_for_each(base, &parts, &mut found);
         } else {
+            let mut begins = [false; 256];
+            parts.iter().for_each(|part| begins[usize::from(part.name.as_bytes()[0])] = true);
+            let any_begin = begins[usize::from(b'*')];
             let complete = bounded::names_in(base, MAX_ENTRIES, |name| {
-                if let Ok(name) = std::str::from_utf8(name)
-                    && let Some((part, _)) = parts.get_key_value(name)
-                {
-                    found.push((part, name.into()));
+                if !any_begin && !begins[usize::from(name[0])] {
+                    return;
                 }
-                for part in wild.iter().filter(|part| matches(name, part)) {
-                    found.push((part, OsStr::from_bytes(name).to_owned()));
-                }
+                let same = parts.binary_search_by(|part| part.name.as_bytes().cmp(name)).ok();
+                let alike = wild.iter().copied().filter(|&at| matches(name, parts[at].name));
+                found
+                    .extend(same.into_iter().chain(alike).map(|at| (at, OsStr::from_bytes(name).to_owned())));
             });
             if !complete {
                 ask_for_each(base, &parts, &mut found);
-                let unknown = wild.iter().flat_map(|part| &parts[part]);
+                let unknown = wild.iter().flat_map(|&at| parts[at].patterns);
                 self.incomplete.extend(unknown.map(|pattern| pattern.secret.path));
             }
         }
         found.sort();
         found.dedup();
-        for (part, names) in chunks(found) {
-            let patterns = &parts[part];
+        for names in found.chunk_by(|one, other| one.0 == other.0) {
+            let Part { name: part, patterns } = parts[names[0].0];
             if names.len() > MAX_MATCHES {
                 self.incomplete.extend(patterns.iter().map(|pattern| pattern.secret.path));
             }
-            for name in names.into_iter().take(MAX_MATCHES) {
-                self.exists(&base.join(name), patterns.clone());
+            let ends = patterns.partition_point(|pattern| pattern.rest.len() == from + part.len());
+            for (_, name) in names.iter().take(MAX_MATCHES) {
+                let path = base.join(name);
+                self.exists(&path, &patterns[..ends]);
+                if ends < patterns.len() {
+                    self.below(&path, &patterns[ends..], from + part.len() + 1);
+                }
             }
         }
     }
 
-    fn exists(&mut self, path: &Path, patterns: Vec<Pattern<'static>>) {
-        let (whole, parts): (Vec<_>, Vec<_>) =
-            patterns.into_iter().partition(|pattern| pattern.rest.is_empty());
-        self.matches.extend(whole.into_iter().map(|pattern| (pattern.secret, path.to_path_buf())));
-        if !parts.is_empty() {
-            self.below(path, parts);
-        }
-    }
-
-    /// A pattern that is all base: a variable's own path.
-    fn found(&mut self, secret: &'static Secret, path: &Path) {
-        if path.symlink_metadata().is_ok() {
-            self.matches.push((secret, path.to_path_buf()));
-        }
+    fn exists(&mut self, path: &Path, patterns: &[Pattern]) {
+        self.matches.extend(patterns.iter().map(|pattern| (pattern.secret, path.to_path_buf())));
     }
 }
 
-type Parts<'a> = BTreeMap<&'a str, Vec<Pattern<'static>>>;
+/// Patterns with the same next component.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    name: &'static str,
+    patterns: &'a [Pattern],
+}
 
 /// Adds the parts that exist.
-fn ask_for_each<'a>(base: &Path, parts: &Parts<'a>, found: &mut Vec<(&'a str, OsString)>) {
-    for part in parts.keys().filter(|part| !part.contains('*')) {
-        if base.join(part).symlink_metadata().is_ok() {
-            found.push((part, part.into()));
+fn ask_for_each(base: &Path, parts: &[Part<'_>], found: &mut Vec<(usize, OsString)>) {
+    for (at, part) in parts.iter().enumerate().filter(|(_, part)| !part.name.contains('*')) {
+        if base.join(part.name).symlink_metadata().is_ok() {
+            found.push((at, part.name.into()));
         }
     }
-}
-
-/// What was found, by part.
-fn chunks(found: Vec<(&str, OsString)>) -> BTreeMap<&str, Vec<OsString>> {
-    let mut parts: BTreeMap<&str, Vec<OsString>> = BTreeMap::new();
-    for (part, name) in found {
-        parts.entry(part).or_default().push(name);
-    }
-    parts
 }
 
 /// Whether a name matches a part with one `*`.
@@ -192,8 +214,9 @@ fn applies(when: When, path: &Path) -> bool {
 /// Whether a configuration file holds a credential. One that can't be read or is no regular file counts as one
 /// that does: the answer then costs only convenience.
 fn holds_token(path: &Path) -> bool {
-    let Ok(bytes) = bounded::read(path, Follow::Yes, MAX_SEARCHED) else { return true };
-    let text = String::from_utf8_lossy(&bytes).to_lowercase();
+    let Ok(mut bytes) = bounded::read(path, Follow::Yes, MAX_SEARCHED) else { return true };
+    bytes.make_ascii_lowercase();
+    let text = String::from_utf8_lossy(&bytes);
     table::TOKEN_MARKERS.iter().any(|marker| text.contains(marker))
         || text.split_whitespace().any(has_userinfo)
 }
@@ -239,6 +262,20 @@ mod tests {
             below(home, &[]),
             [".aws", ".config/google-chrome-beta", ".netrc", ".ssh", ".var/app/org.x/.mozilla"]
         );
+    }
+
+    #[test]
+    fn components_are_looked_for_one_by_one() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        // In the order of bytes this lies between `.config` and `.config/`.
+        for path in [".config-old/gh", ".config/gh", ".config/git", ".docker", ".aws/credentials.d"] {
+            fs::create_dir_all(home.join(path)).unwrap();
+        }
+        for path in [".config/git/credentials", ".aws/credentials"] {
+            fs::write(home.join(path), "").unwrap();
+        }
+        assert_eq!(below(home, &[]), [".aws", ".aws/credentials", ".config/gh", ".config/git/credentials"]);
     }
 
     #[test]

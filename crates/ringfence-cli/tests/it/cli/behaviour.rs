@@ -130,3 +130,27 @@ fn a_full_disk_is_reported_and_a_reader_that_went_away_is_not() {
         assert_eq!(finished.err(), "");
     }
 }
+
+/// elf(5): type of the file, and of each of its program headers.
+fn elf_types(bytes: &[u8]) -> (u16, Vec<u32>) {
+    let number = |at: usize, len: usize| {
+        bytes[at..at + len].iter().rev().fold(0_usize, |value, &byte| value << 8 | usize::from(byte))
+    };
+    assert_eq!(&bytes[..6], b"\x7fELF\x02\x01", "64 bits, least byte first");
+    let (start, size, count) = (number(32, 8), number(54, 2), number(56, 2));
+    let headers = (0..count).map(|index| number(start + index * size, 4) as u32).collect();
+    (number(16, 2) as u16, headers)
+}
+
+#[test]
+fn the_binary_can_lie_anywhere_and_is_static_where_it_can_be() {
+    const ET_DYN: u16 = 3;
+    const PT_LOAD: u32 = 1;
+    const PT_INTERP: u32 = 3;
+    const PT_GNU_RELRO: u32 = 0x6474_e552;
+    let bytes = std::fs::read(env!("CARGO_BIN_EXE_ringfence")).expect("the binary is there");
+    let (file, headers) = elf_types(&bytes);
+    assert_eq!(file, ET_DYN, "at an address of the kernel's choice");
+    assert!(headers.contains(&PT_LOAD) && headers.contains(&PT_GNU_RELRO), "{headers:x?}");
+    assert_eq!(headers.contains(&PT_INTERP), !cfg!(static_binary), "{headers:x?}");
+}

@@ -3,8 +3,6 @@
 //! Code is emitted from its end to its beginning: every jump of classic BPF leads forward, so all targets of
 //! an instruction are known when it is made, and one that lies too far gets a stepping stone.
 
-use std::collections::{BTreeMap, HashMap};
-
 use super::Instruction;
 use super::abi::Abi;
 use super::row::{Check, Row};
@@ -20,6 +18,9 @@ const RETURN: u16 = 0x06; // BPF_RET | BPF_K
 const NUMBER: u32 = 0;
 const AUDIT_ARCH: u32 = 4;
 const ARGS: u32 = 16;
+
+/// Instructions of the longest filter of the default policies, about.
+const USUAL: usize = 512;
 
 /// A row and the value that the filter returns where it matches.
 #[derive(Clone, Copy, Debug)]
@@ -39,10 +40,11 @@ pub(super) struct Branch {
 /// Code of a filter: `branches` with `rules`, the most frequent branch first, and `foreign` for every other
 /// architecture.
 pub(super) fn assemble(branches: &[Branch], rules: &[Rule], foreign: u32) -> Vec<Instruction> {
-    let mut code = Assembler::default();
+    let mut code = Assembler { reversed: Vec::with_capacity(USUAL), returns: Vec::new() };
     let mut next = code.value(foreign);
     for branch in branches.iter().rev() {
-        let tree = code.tree(&segments(branch, rules));
+        let rules = by_number(branch, rules);
+        let tree = code.tree(&segments(branch, &rules));
         code.fall_into(tree);
         let load = code.push(LOAD, 0, 0, NUMBER);
         next = code.branch(JUMP_EQ, branch.abi.audit_arch(), load, next);
@@ -55,41 +57,49 @@ pub(super) fn assemble(branches: &[Branch], rules: &[Rule], foreign: u32) -> Vec
 
 /// Calls from `start` up to the next segment, which all meet the same rules.
 #[derive(Debug)]
-struct Segment {
+struct Segment<'a> {
     start: u32,
-    rules: Vec<Rule>,
+    /// With the number of the call, which is the segment's only one if there are any.
+    rules: &'a [(u32, Rule)],
     otherwise: u32,
 }
 
-impl Segment {
+impl Segment<'_> {
     /// The value that every call of the segment gets, if it is one.
     fn constant(&self) -> Option<u32> {
         self.rules.is_empty().then_some(self.otherwise)
     }
 }
 
-fn segments(branch: &Branch, rules: &[Rule]) -> Vec<Segment> {
+/// The branch's rules in the order of their calls, those of one call in their own order.
+fn by_number(branch: &Branch, rules: &[Rule]) -> Vec<(u32, Rule)> {
+    let number = |rule: &Rule| Some((rule.row.call.number(branch.abi)?, *rule));
+    let mut numbered: Vec<_> = rules.iter().filter_map(number).collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered
+}
+
+fn segments<'a>(branch: &Branch, mut rules: &'a [(u32, Rule)]) -> Vec<Segment<'a>> {
     let base = |number: u32| {
         let after = branch.base.partition_point(|(start, _)| *start <= number);
         branch.base[after - 1].1
     };
-    let plain = |start: u32| Segment { start, rules: Vec::new(), otherwise: base(start) };
-    let mut all: BTreeMap<u32, Segment> =
-        branch.base.iter().map(|(start, _)| (*start, plain(*start))).collect();
-    for rule in rules {
-        let Some(number) = rule.row.call.number(branch.abi) else { continue };
-        all.entry(number + 1).or_insert_with(|| plain(number + 1));
-        let segment = all.entry(number).or_insert_with(|| plain(number));
-        // What follows a rule that always matches is out of reach.
-        if rule.row.checks.is_empty() && segment.rules.is_empty() {
-            segment.otherwise = rule.value;
-        } else {
-            segment.rules.push(*rule);
-        }
-    }
-    let mut merged: Vec<Segment> = Vec::with_capacity(all.len());
-    for segment in all.into_values() {
-        let same = |last: &Segment| last.constant().is_some() && last.constant() == segment.constant();
+    let mut starts: Vec<u32> = branch.base.iter().map(|(start, _)| *start).collect();
+    starts.extend(rules.iter().flat_map(|(number, _)| [*number, number + 1]));
+    starts.sort_unstable();
+    starts.dedup();
+    let mut merged: Vec<Segment<'_>> = Vec::with_capacity(starts.len());
+    for start in starts {
+        let (own, rest) = rules.split_at(rules.partition_point(|(number, _)| *number <= start));
+        rules = rest;
+        let segment = match own {
+            // What follows a rule that always matches is out of reach.
+            [(_, first), ..] if first.row.checks.is_empty() => {
+                Segment { start, rules: &[], otherwise: first.value }
+            }
+            own => Segment { start, rules: own, otherwise: base(start) },
+        };
+        let same = |last: &Segment<'_>| last.constant().is_some() && last.constant() == segment.constant();
         if !merged.last().is_some_and(same) {
             merged.push(segment);
         }
@@ -100,12 +110,11 @@ fn segments(branch: &Branch, rules: &[Rule]) -> Vec<Segment> {
 /// Index of an instruction, counted from the end of the code.
 type Label = usize;
 
-#[derive(Default)]
 struct Assembler {
     /// The code so far, last instruction first.
     reversed: Vec<Instruction>,
-    /// The nearest return of each value.
-    returns: HashMap<u32, Label>,
+    /// The nearest return of each value; there are few.
+    returns: Vec<(u32, Label)>,
 }
 
 impl Assembler {
@@ -116,14 +125,19 @@ impl Assembler {
 
     /// Returns `value`.
     fn value(&mut self, value: u32) -> Label {
-        match self.returns.get(&value) {
-            Some(label) => *label,
-            None => {
-                let label = self.push(RETURN, 0, 0, value);
-                self.returns.insert(value, label);
-                label
-            }
+        match self.returns.iter().find(|(known, _)| *known == value) {
+            Some((_, label)) => *label,
+            None => self.new_return(value),
         }
+    }
+
+    fn new_return(&mut self, value: u32) -> Label {
+        let label = self.push(RETURN, 0, 0, value);
+        match self.returns.iter_mut().find(|(known, _)| *known == value) {
+            Some((_, nearest)) => *nearest = label,
+            None => self.returns.push((value, label)),
+        }
+        label
     }
 
     /// Makes what is emitted next continue at `target`.
@@ -137,9 +151,7 @@ impl Assembler {
     fn stepping_stone(&mut self, target: Label) -> Label {
         let Instruction { code, k, .. } = self.reversed[target];
         if code == RETURN {
-            let label = self.push(RETURN, 0, 0, k);
-            self.returns.insert(k, label);
-            label
+            self.new_return(k)
         } else {
             let distance = self.reversed.len() - target - 1;
             self.push(JUMP, 0, 0, distance as u32)
@@ -159,7 +171,7 @@ impl Assembler {
     }
 
     /// Finds the segment of the loaded number.
-    fn tree(&mut self, segments: &[Segment]) -> Label {
+    fn tree(&mut self, segments: &[Segment<'_>]) -> Label {
         match segments {
             [only] => self.rules(only),
             [before, single, after]
@@ -181,9 +193,9 @@ impl Assembler {
     }
 
     /// The rules of one segment, in order.
-    fn rules(&mut self, segment: &Segment) -> Label {
+    fn rules(&mut self, segment: &Segment<'_>) -> Label {
         let mut next = self.value(segment.otherwise);
-        for rule in segment.rules.iter().rev() {
+        for (_, rule) in segment.rules.iter().rev() {
             let mut hit = self.value(rule.value);
             for check in rule.row.checks.iter().rev() {
                 hit = self.check(check, hit, next);
