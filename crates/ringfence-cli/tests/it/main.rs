@@ -14,6 +14,7 @@ mod escapes;
 mod exit_codes;
 #[cfg(feature = "fault-injection")]
 mod faults;
+mod foreign_session;
 mod lifetime;
 mod places;
 mod protected;
