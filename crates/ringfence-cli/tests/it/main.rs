@@ -10,6 +10,7 @@ mod caches;
 mod cli;
 mod commands;
 mod deny;
+mod deny_patterns;
 mod escapes;
 mod exit_codes;
 #[cfg(feature = "fault-injection")]

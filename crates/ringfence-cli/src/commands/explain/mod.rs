@@ -17,7 +17,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::output::{print_json, print_text};
 use crate::request::Request;
-use report::{ExplainReport, PolicyReport};
+use report::{ExplainReport, PlanReport, PolicyReport};
 use text::Subject;
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
@@ -39,7 +39,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
     let variables = variables(plan, &settings.env);
     if args.json {
         let policy = PolicyReport::new(settings.mode.as_str(), &settings.profiles, &explanation.policy);
-        print_json(&ExplainReport::new(explanation.backend, policy, plan, &variables))?;
+        let layers = layers::of(&explanation.policy, plan);
+        let plan = PlanReport::new(plan, &variables);
+        print_json(&ExplainReport::new(explanation.backend, layers, policy, plan))?;
     } else {
         print_text(&text::render(&Subject {
             backend: explanation.backend,
