@@ -6,6 +6,7 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
+use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
 
 use super::prepare::{Prepared, prepare};
 use crate::args::{RunArgs, ShellArgs};
@@ -65,7 +66,12 @@ fn execute(
     if request.verbose {
         print_note(&summary(prepared));
     }
-    let result = prepared.sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run));
+    let result = prepared.sandbox.run_blocking(command, |run| {
+        if !request.quiet {
+            print_note(&missing_grants(run.policy()));
+        }
+        LinuxDriver::new().run_here(run)
+    });
     let result = result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source });
     let layers = match &result {
         Ok(output) => Some(&output.layers),
@@ -82,6 +88,16 @@ fn execute(
         print_note(&denial_lines(&output.denials));
     }
     result
+}
+
+/// Grants of paths where nothing lies, one line each. Below a writable root they are no errors, and add nothing.
+pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
+    let grants = policy.read.iter().chain(&policy.write);
+    let missing = grants.filter(|path| path.kind == PathKind::Missing);
+    let line = |path: &ResolvedPath| {
+        format!("ringfence: granted path {} does not exist\n", UnixPath::from(path.path.as_path()))
+    };
+    missing.map(line).collect()
 }
 
 /// What is about to be run, in one line.

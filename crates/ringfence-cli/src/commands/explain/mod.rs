@@ -12,10 +12,11 @@ use ringfence_plan::LinuxPlan;
 use ringfence_types::{EnvVar, UnixPath};
 
 use super::prepare::prepare;
+use super::run::missing_grants;
 use crate::args::{ExplainArgs, Target};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_note, print_text};
 use crate::request::Request;
 use report::{ExplainReport, PlanReport, PolicyReport};
 use text::Subject;
@@ -34,6 +35,9 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
         .sandbox
         .explain(command)
         .map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
+    if !request.quiet {
+        print_note(&missing_grants(&explanation.policy));
+    }
     let LaunchPlan::Linux(plan) = &explanation.plan;
     let settings = &prepared.settings;
     let variables = variables(plan, &settings.env);
