@@ -12,10 +12,13 @@ use super::prepare::{Prepared, prepare};
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{RunReport, denial_lines, layer_lines, one_line, print_json, print_note};
+use crate::output::{RunReport, check_stdout, denial_lines, layer_lines, one_line, print_json, print_note};
 use crate::request::Request;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
+    if args.json {
+        check_stdout()?;
+    }
     let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
     let prepared = prepare(&request)?;
     // The parser has insisted on a program.
