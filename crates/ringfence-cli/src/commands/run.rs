@@ -86,7 +86,6 @@ fn execute(
     if let Ok(output) = &result
         && !captured
         && !request.quiet
-        && io::stderr().is_terminal()
     {
         print_note(&denial_lines(&output.denials));
     }
