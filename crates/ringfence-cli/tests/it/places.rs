@@ -293,3 +293,14 @@ fn while_a_host_program_moves_a_denied_file() {
         assert!(finished.err().contains("moved the protected path"), "{}", finished.report());
     });
 }
+
+#[test]
+fn with_a_history_that_leads_to_nowhere() {
+    as_each_caller(|fixture| {
+        fixture.symlink("/dev/null", "home/.bash_history");
+        let run =
+            |name: &str, value: &str| fixture.inside(&[], &["true"]).env(name, value).finish().code_is(0);
+        run("HISTFILE", "/dev/null");
+        run("NPM_CONFIG_USERCONFIG", "/dev/null");
+    });
+}

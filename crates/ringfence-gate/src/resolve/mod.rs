@@ -186,7 +186,7 @@ pub(crate) fn resolve(
         asked.extend(repositories.iter().cloned());
     }
     let check = |path: &Path| {
-        if !session.force_root && roots::is_dangerous(path, host.user_home.as_deref()) {
+        if !session.force_root && roots::is_dangerous(path, &host.user_homes) {
             return Err(ResolveError::DangerousRoot(path.to_path_buf()));
         }
         match protected::git_dir_around(path).filter(|_| !repositories.iter().any(|own| own == path)) {

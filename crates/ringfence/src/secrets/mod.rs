@@ -35,21 +35,21 @@ pub struct Found {
 ///
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
-    let home = host.home();
-    let mut starts: BTreeMap<PathBuf, Vec<Pattern<'static>>> = BTreeMap::new();
+    let homes = host.homes();
+    let mut begin: BTreeMap<PathBuf, Vec<Pattern<'static>>> = BTreeMap::new();
     for secret in SECRETS {
-        if let Some((base, rest)) = start(secret.path, home.as_deref(), host) {
-            starts.entry(base).or_default().push(Pattern { secret, rest });
+        for (base, rest) in starts(secret.path, &homes, host) {
+            begin.entry(base).or_default().push(Pattern { secret, rest });
         }
     }
     let mut search = Search::default();
-    for (base, patterns) in starts {
+    for (base, patterns) in begin {
         search.below(&base, patterns);
     }
     let mut found = Found { incomplete: search.incomplete, ..Found::default() };
     found.incomplete.dedup();
     let matches = search.matches.into_iter().filter(|(secret, path)| applies(secret.when, path));
-    found.paths = matches.map(|(_, path)| path).collect();
+    found.paths = matches.map(|(_, path)| path).filter(|path| !is_the_boxs_own(path)).collect();
     sort(&mut found.paths);
     found.paths.extend(aliases::of(&found.paths, &aliases::read_mounts()));
     sort(&mut found.paths);
@@ -61,20 +61,39 @@ fn sort(paths: &mut Vec<PathBuf>) {
     paths.dedup();
 }
 
+/// Directories of the user's that may lie elsewhere (XDG Base Directory Specification).
+const BASES: [(&str, &str); 4] = [
+    (".cache/", "XDG_CACHE_HOME"),
+    (".config/", "XDG_CONFIG_HOME"),
+    (".local/share/", "XDG_DATA_HOME"),
+    (".local/state/", "XDG_STATE_HOME"),
+];
+
 /// Where the pattern begins, and what remains of it: `/`, `~`, or a variable with a default, written
-/// `$NAME/rest|~/default`.
-fn start<'a>(pattern: &'a str, home: Option<&Path>, host: &HostEnv) -> Option<(PathBuf, &'a str)> {
+/// `$NAME/rest|~/default`. What lies at a default stays a secret where a variable leads elsewhere; a home
+/// directory that `HOME` leads away from does too.
+fn starts<'a>(pattern: &'a str, homes: &[PathBuf], host: &HostEnv) -> Vec<(PathBuf, &'a str)> {
     if let Some(rest) = pattern.strip_prefix("~/") {
-        return Some((home?.to_path_buf(), rest));
+        let moved = BASES
+            .iter()
+            .filter_map(|(base, var)| Some((host.path_var(var)?.to_path_buf(), rest.strip_prefix(base)?)));
+        return homes.iter().map(|home| (home.clone(), rest)).chain(moved).collect();
     }
     if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
         let (var, rest) = place.split_once('/').unwrap_or((place, ""));
-        return match host.path_var(var) {
-            Some(path) => Some((path.to_path_buf(), rest)),
-            None => start(default, home, host),
-        };
+        let named = host.path_var(var).map(|path| (path.to_path_buf(), rest));
+        return named.into_iter().chain(starts(default, homes, host)).collect();
     }
-    Some((PathBuf::from("/"), pattern.strip_prefix('/')?))
+    pattern.strip_prefix('/').map(|rest| (PathBuf::from("/"), rest)).into_iter().collect()
+}
+
+/// Whether a path leads to what no box shares with the host: a history that is linked to `/dev/null`, a variable
+/// that names it.
+fn is_the_boxs_own(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|target| {
+        ["/dev", "/proc"].iter().any(|own| target.starts_with(own))
+            || ["/tmp", "/run"].iter().any(|own| target == Path::new(own))
+    })
 }
 
 /// A row of the list and the part of its path that remains to be looked for.
@@ -250,6 +269,45 @@ mod tests {
         fs::write(moved.join("config.json"), "").unwrap();
         assert_eq!(below(home, &[("DOCKER_CONFIG", &moved)]), ["moved/config.json"]);
         assert_eq!(below(home, &[("GNUPGHOME", &moved)]), ["moved"]);
+    }
+
+    #[test]
+    fn what_lies_at_the_usual_place_stays_a_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let (moved, config) = (home.join("moved"), home.join("xdg"));
+        for path in [".gnupg", "moved", "xdg/gh", ".config/gh", "xdg/fossil"] {
+            fs::create_dir_all(home.join(path)).unwrap();
+        }
+        assert_eq!(
+            below(home, &[("GNUPGHOME", &moved), ("XDG_CONFIG_HOME", &config)]),
+            [".config/gh", ".gnupg", "moved", "xdg/gh"]
+        );
+        // The home directory that HOME leads away from.
+        let passwd = home.join("passwd");
+        fs::write(&passwd, format!("u:x:1000:1000::{}:/bin/sh\n", home.display())).unwrap();
+        let away = HostEnv::new(vec![("HOME".into(), moved.into())], 1000, passwd);
+        assert_eq!(find(&away).paths.iter().filter(|path| path.ends_with(".gnupg")).count(), 1);
+    }
+
+    #[test]
+    fn what_leads_into_the_boxs_own_is_no_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, target) in [
+            (".bash_history", "/dev/null"),
+            (".python_history", "/proc/self/fd"),
+            (".aws", "/tmp"),
+            (".netrc", "kept"),
+            (".psql_history", "nowhere"),
+        ] {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("kept"), "").unwrap();
+        let null = Path::new("/dev/null");
+        assert_eq!(
+            below(dir.path(), &[("NPM_CONFIG_USERCONFIG", null), ("HISTFILE", null)]),
+            [".netrc", ".psql_history"]
+        );
     }
 
     #[test]
