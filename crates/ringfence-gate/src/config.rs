@@ -15,8 +15,8 @@ pub struct GateConfig {
     pub workspace_root: PathBuf,
     /// How sessions start unless the host says otherwise.
     pub session: SessionPolicy,
-    /// The caller's home directory, which is no writable root, nor are its ancestors.
-    pub user_home: Option<PathBuf>,
+    /// The caller's home directories, which are no writable roots, nor are their ancestors.
+    pub user_homes: Vec<PathBuf>,
     /// The host's `TMPDIR`, which the box sees as its private temp.
     pub host_tmpdir: Option<PathBuf>,
     /// Programs that no box may write, wherever they lie: the `ringfence` binary.
@@ -43,7 +43,7 @@ impl GateConfig {
             workspace_root: home.join("workspaces"),
             home,
             session: SessionPolicy::default(),
-            user_home: None,
+            user_homes: Vec::new(),
             host_tmpdir: None,
             executables: std::env::current_exe().into_iter().collect(),
             default_timeout: Some(Duration::from_secs(60)),

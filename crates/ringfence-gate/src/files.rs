@@ -2,10 +2,12 @@
 
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use ringfence_types::Owner;
+use rustix::fs::Mode;
 
 /// Creates what is missing of `path` with mode 0700, whatever the umask, and returns its canonical path.
 pub(crate) fn private_directory(path: &Path) -> io::Result<PathBuf> {
@@ -24,6 +26,18 @@ pub(crate) fn private_directory(path: &Path) -> io::Result<PathBuf> {
         Err(error) => return Err(error),
     }
     path.canonicalize()
+}
+
+/// Takes every right of others away from a directory that was found, be it that its box gave them: mode 0700.
+/// `directory` may have been opened with `O_PATH`.
+pub(crate) fn close_to_others(directory: impl AsFd) -> io::Result<()> {
+    let mode = Mode::from_raw_mode(rustix::fs::fstat(&directory)?.st_mode);
+    if mode == Mode::RWXU {
+        return Ok(());
+    }
+    // A path descriptor can't be changed itself (open(2)), but what it leads to can.
+    let link = format!("/proc/self/fd/{}", directory.as_fd().as_raw_fd());
+    Ok(rustix::fs::chmod(link, Mode::RWXU)?)
 }
 
 /// Creates a file with mode 0600, whatever the umask, opened for reading and writing. It must not exist.
@@ -81,6 +95,18 @@ mod tests {
             assert_eq!(path.metadata().unwrap().mode() & 0o7777, 0o700);
         }
         assert!(private_directory(&path).is_ok(), "again");
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_is_closed_to_them() {
+        let directory = tempfile::tempdir().unwrap();
+        for mode in [0o777, 0o1777, 0o2755, 0o500, 0o000, 0o700] {
+            std::fs::set_permissions(directory.path(), Permissions::from_mode(mode)).unwrap();
+            let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY;
+            let fd = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
+            close_to_others(fd).unwrap();
+            assert_eq!(directory.path().metadata().unwrap().mode() & 0o7777, 0o700, "{mode:o}");
+        }
     }
 
     #[test]

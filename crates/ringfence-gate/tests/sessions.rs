@@ -155,10 +155,14 @@ async fn the_home_directory_and_its_ancestors_are_dangerous() {
     let directory = tempfile::tempdir().unwrap();
     let root = directory.path().canonicalize().unwrap();
     std::fs::create_dir_all(root.join("people/u/project")).unwrap();
-    let fixture =
-        Fixture::new(ApprovalGate::new(None), |config| config.user_home = Some(root.join("people/u")));
+    let fixture = Fixture::new(ApprovalGate::new(None), |config| {
+        config.user_homes = vec![root.join("elsewhere"), root.join("people/u")];
+    });
+    std::fs::create_dir(root.join("elsewhere")).unwrap();
     for (n, (path, fine)) in
-        [("people/u/project", true), ("people/u", false), ("people", false)].iter().enumerate()
+        [("people/u/project", true), ("people/u", false), ("people", false), ("elsewhere", false)]
+            .iter()
+            .enumerate()
     {
         let id = SessionId::new(n.to_string());
         assert_eq!(fixture.gate.sessions().start(&id, start_in(&root.join(path))).is_ok(), *fine, "{path}");

@@ -22,3 +22,4 @@ mod sys;
 
 pub use driver::{LinuxDriver, LocalBox};
 pub use launcher::init;
+pub use sys::stdout_was_closed;

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostPattern, SandboxCapabilities, WorkspaceAccess};
+use crate::{HostPattern, SandboxCapabilities, UnixPath, WorkspaceAccess};
 
 /// Identity of a file at the time of its approval. An inode number alone is reused at once after an unlink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -168,6 +168,9 @@ pub struct ResolvedPolicy {
     pub write: Vec<ResolvedPath>,
     /// Denied files and trees.
     pub deny: Vec<ResolvedPath>,
+    /// Absolute patterns that were expanded into `deny`. What appears later they don't cover. They decide nothing
+    /// themselves: policies are compared by the paths that they stood for.
+    pub deny_patterns: Vec<PathBuf>,
     /// Network beyond the box.
     pub network: Network,
     /// Sockets on the box's own loopback.
@@ -213,6 +216,26 @@ impl ResolvedPolicy {
     pub fn may_write(&self, path: &Path) -> bool {
         let granted = deepest(self.writable(), path);
         granted.is_some() && granted > deepest(paths(&self.deny), path)
+    }
+
+    /// What the expansion of patterns leaves open, for the layer report; `None` without patterns.
+    pub fn pattern_gap(&self) -> Option<String> {
+        const SHOWN: usize = 3;
+        let mut names: Vec<String> = self
+            .deny_patterns
+            .iter()
+            .take(SHOWN)
+            .map(|path| UnixPath::from(path.as_path()).to_string())
+            .collect();
+        if self.deny_patterns.len() > SHOWN {
+            names.push(format!("{} more", self.deny_patterns.len() - SHOWN));
+        }
+        (!names.is_empty()).then(|| {
+            format!(
+                "denied by pattern is what existed at the start, not what appears later: {}",
+                names.join(", ")
+            )
+        })
     }
 
     /// Roots of all that may be written.

@@ -104,6 +104,7 @@ fn empty() -> ResolvedPolicy {
         read: Vec::new(),
         write: Vec::new(),
         deny: Vec::new(),
+        deny_patterns: Vec::new(),
         network: Network::None,
         loopback: false,
         spawn: false,

@@ -151,6 +151,7 @@ mod tests {
             read: vec![at("/")],
             write: Vec::new(),
             deny: vec![at("/home/u/.ssh")],
+            deny_patterns: Vec::new(),
             network: Network::None,
             loopback: true,
             spawn: true,

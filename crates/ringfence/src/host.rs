@@ -2,7 +2,11 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+use crate::bounded::{self, Follow};
 use crate::config::ConfigError;
+
+/// Bytes of a password file; a longer one is not used.
+const MAX_PASSWD: u64 = 16 << 20;
 
 /// What the library reads from its process: the environment and the user id. Tests pass their own.
 #[derive(Clone, Debug)]
@@ -48,13 +52,24 @@ impl HostEnv {
         self.uid
     }
 
-    /// The user's home directory: `HOME` if it is an absolute path, else the password file's entry
-    /// (passwd(5)) of the effective user id.
+    /// The user's home directory: `HOME` if it is an absolute path, else that of the password file.
     pub fn home(&self) -> Option<PathBuf> {
-        if let Some(home) = self.path_var("HOME") {
-            return Some(home.to_path_buf());
-        }
-        let passwd = std::fs::read(&self.passwd).ok()?;
+        self.path_var("HOME").map(Path::to_path_buf).or_else(|| self.listed_home())
+    }
+
+    /// [`Self::home`], and the password file's if it is another: where `HOME` leads elsewhere, what the user keeps
+    /// is still there.
+    pub fn homes(&self) -> Vec<PathBuf> {
+        let mut homes: Vec<PathBuf> =
+            self.path_var("HOME").map(Path::to_path_buf).into_iter().chain(self.listed_home()).collect();
+        homes.dedup();
+        homes
+    }
+
+    /// The home directory of the effective user id in the password file (passwd(5)). Other sources of accounts are
+    /// not asked: they could be a network away.
+    fn listed_home(&self) -> Option<PathBuf> {
+        let passwd = bounded::read(&self.passwd, Follow::Yes, MAX_PASSWD).ok()?;
         let uid = self.uid.to_string();
         let home = passwd.split(|&byte| byte == b'\n').find_map(|line| {
             let fields: Vec<&[u8]> = line.split(|&byte| byte == b':').collect();
@@ -100,6 +115,10 @@ mod tests {
         assert_eq!(env(&[("HOME", "relative")], &passwd).home(), Some(PathBuf::from("/home/user")));
         assert_eq!(env(&[("HOME", "/h")], &passwd).home(), Some(PathBuf::from("/h")));
         assert_eq!(env(&[], &dir.path().join("absent")).home(), None);
+        let homes = |home: &[(&str, &str)]| env(home, &passwd).homes();
+        assert_eq!(homes(&[("HOME", "/h")]), [Path::new("/h"), Path::new("/home/user")]);
+        assert_eq!(homes(&[("HOME", "/home/user")]), [Path::new("/home/user")]);
+        assert_eq!(homes(&[]), [Path::new("/home/user")]);
     }
 
     #[test]

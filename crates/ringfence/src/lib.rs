@@ -90,7 +90,7 @@ pub use ringfence_gate::{
     TerminalRequester, session_directory,
 };
 #[cfg(target_os = "linux")]
-pub use ringfence_linux::{LinuxDriver, LocalBox, init};
+pub use ringfence_linux::{LinuxDriver, LocalBox, init, stdout_was_closed};
 
 pub use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 pub use ringfence_policy::{HookContext, HookDecision, RateLimitConfig, RateLimitHook, SandboxBeforeHook};

@@ -101,7 +101,7 @@ pub(crate) struct PolicyArgs {
     #[arg(long, value_name = "PATH", action = ArgAction::Append, value_hint = ValueHint::AnyPath)]
     pub(crate) write: Vec<PathBuf>,
 
-    /// Hide this file or tree
+    /// Hide this file or tree, or all that a pattern ('**/*.pem') finds
     #[arg(long, value_name = "PATH", action = ArgAction::Append, value_hint = ValueHint::AnyPath)]
     pub(crate) deny: Vec<PathBuf>,
 

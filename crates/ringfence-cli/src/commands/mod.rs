@@ -17,7 +17,7 @@ use serde::Serialize;
 use crate::args::{self, Invocation, Parsed};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{ErrorReport, RunReport, print_error, print_json};
+use crate::output::{ErrorReport, RunReport, check_stdout, print_error, print_json};
 use crate::usage::UsageError;
 
 /// Does what the command line asks for, says what went wrong, and tells how to end.
@@ -56,12 +56,16 @@ fn dispatch(parsed: Parsed) -> Result<Exit, CliError> {
 /// Help and version, which clap writes with the colours that the terminal wants. A reader that went away is no
 /// error.
 fn help(error: &clap::Error) -> Exit {
-    match error.print() {
-        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => {
-            print_error(&CliError::Output(source));
+    let printed = check_stdout().and_then(|()| match error.print() {
+        Err(source) if source.kind() != io::ErrorKind::BrokenPipe => Err(CliError::Output(source)),
+        _ => Ok(()),
+    });
+    match printed {
+        Ok(()) => Exit::Success,
+        Err(error) => {
+            print_error(&error);
             Exit::Negative
         }
-        _ => Exit::Success,
     }
 }
 

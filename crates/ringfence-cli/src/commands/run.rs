@@ -6,15 +6,19 @@ use std::io::{self, IsTerminal as _};
 use std::path::Path;
 
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
+use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
 
 use super::prepare::{Prepared, Purpose, prepare};
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{RunReport, denial_lines, layer_lines, one_line, print_json, print_note};
+use crate::output::{RunReport, check_stdout, denial_lines, layer_lines, one_line, print_json, print_note};
 use crate::request::Request;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
+    if args.json {
+        check_stdout()?;
+    }
     let request = Request::new(&args.policy, &args.network, &args.limits, &args.setup)?;
     let mut prepared = prepare(&request, Purpose::Run)?;
     // The parser has insisted on a program.
@@ -66,7 +70,12 @@ fn execute(
         print_note(&summary(prepared));
     }
     let Prepared { sandbox, hosted, .. } = prepared;
-    let result = sandbox.run_blocking(command, |run| LinuxDriver::new().run_here(run, hosted));
+    let result = sandbox.run_blocking(command, |run| {
+        if !request.quiet {
+            print_note(&missing_grants(run.policy()));
+        }
+        LinuxDriver::new().run_here(run, hosted)
+    });
     let result = result.map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source });
     let layers = match &result {
         Ok(output) => Some(&output.layers),
@@ -78,11 +87,20 @@ fn execute(
     if let Ok(output) = &result
         && !captured
         && !request.quiet
-        && io::stderr().is_terminal()
     {
         print_note(&denial_lines(&output.denials));
     }
     result
+}
+
+/// Grants of paths where nothing lies, one line each. Below a writable root they are no errors, and add nothing.
+pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
+    let grants = policy.read.iter().chain(&policy.write);
+    let missing = grants.filter(|path| path.kind == PathKind::Missing);
+    let line = |path: &ResolvedPath| {
+        format!("ringfence: granted path {} does not exist\n", UnixPath::from(path.path.as_path()))
+    };
+    missing.map(line).collect()
 }
 
 /// What is about to be run, in one line.

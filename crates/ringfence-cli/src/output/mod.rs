@@ -10,6 +10,8 @@ use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
 use anstyle::{AnsiColor, Style};
+use rustix::fs::{OFlags, fcntl_getfl};
+use rustix::io::Errno;
 use serde::Serialize;
 
 pub(crate) use json::ErrorReport;
@@ -41,11 +43,25 @@ pub(crate) fn print_note(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Checks that there is a standard output at all, before something is done whose result would be lost.
+///
+/// # Errors
+/// [`CliError::Output`] if it is closed, or open for reading only.
+pub(crate) fn check_stdout() -> Result<(), CliError> {
+    let flags = fcntl_getfl(io::stdout());
+    let writable = |flags: OFlags| matches!(flags & OFlags::ACCMODE, OFlags::WRONLY | OFlags::RDWR);
+    if ringfence::stdout_was_closed() || !flags.is_ok_and(writable) {
+        return Err(CliError::Output(Errno::BADF.into()));
+    }
+    Ok(())
+}
+
 /// Data as text.
 ///
 /// # Errors
 /// [`CliError::Output`] if it can't be written; a reader that went away is no error.
 pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
+    check_stdout()?;
     written(anstream::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()))
 }
 
@@ -54,6 +70,7 @@ pub(crate) fn print_text(text: &str) -> Result<(), CliError> {
 /// # Errors
 /// As [`print_text`].
 pub(crate) fn print_bytes(bytes: &[u8]) -> Result<(), CliError> {
+    check_stdout()?;
     let mut stdout = io::stdout().lock();
     written(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }

@@ -1,6 +1,6 @@
 use std::fmt::Write as _;
 
-use ringfence_types::{Denial, DenialKind, Encoded, LayerReport, SandboxOutput, UnixPath};
+use ringfence_types::{Denial, DenialKind, DenialSource, Encoded, LayerReport, SandboxOutput, UnixPath};
 use serde::Serialize;
 
 use super::{ERROR, ErrorReport, HINT, one_line};
@@ -74,18 +74,25 @@ fn text(path: &std::path::Path) -> String {
     path.to_str().map_or_else(|| UnixPath::from(path).to_string(), str::to_owned)
 }
 
-/// What was refused for certain, and the flag that would allow it. Guesses are left to JSON.
+/// What was refused or found for certain, and what to do about it. Guesses are left to JSON.
 pub(crate) fn denial_lines(denials: &[Denial]) -> String {
     let mut out = String::new();
     for denial in denials.iter().filter(|denial| denial.certain) {
-        let _ = writeln!(
-            out,
-            "{ERROR}ringfence:{ERROR:#} {} refused: {}",
-            act(denial.kind),
-            one_line(&denial.target)
-        );
-        if let Some(flag) = &denial.allow_with {
-            let _ = writeln!(out, "{HINT}hint:{HINT:#} {} would allow it", one_line(flag));
+        let target = one_line(&denial.target);
+        let (said, hint) = match (denial.kind, denial.source) {
+            // Found afterwards: it was not refused, and is there.
+            (DenialKind::Protected, DenialSource::Watch) => (
+                format!("protected path appeared or changed: {target}"),
+                Some("look at it before a program outside obeys it".to_owned()),
+            ),
+            (kind, _) => (
+                format!("{} refused: {target}", act(kind)),
+                denial.allow_with.as_deref().map(|flag| format!("{} would allow it", one_line(flag))),
+            ),
+        };
+        let _ = writeln!(out, "{ERROR}ringfence:{ERROR:#} {said}");
+        if let Some(hint) = hint {
+            let _ = writeln!(out, "{HINT}hint:{HINT:#} {hint}");
         }
     }
     out
@@ -107,8 +114,6 @@ fn act(kind: DenialKind) -> &'static str {
 mod tests {
     use std::path::PathBuf;
 
-    use ringfence_types::DenialSource;
-
     use super::*;
     use crate::usage::UsageError;
 
@@ -117,7 +122,7 @@ mod tests {
             kind: DenialKind::Write,
             target: "/etc/a\nb".to_owned(),
             allow_with: allow_with.map(str::to_owned),
-            source: DenialSource::Watch,
+            source: DenialSource::Launcher,
             certain,
         }
     }
@@ -130,6 +135,13 @@ mod tests {
             anstream::adapter::strip_str(&text).to_string(),
             "ringfence: writing refused: /etc/a\\nb\nhint: --write /etc would allow it\n\
              ringfence: writing refused: /etc/a\\nb\n"
+        );
+        let watched =
+            Denial { kind: DenialKind::Protected, source: DenialSource::Watch, ..denial(true, None) };
+        assert_eq!(
+            anstream::adapter::strip_str(&denial_lines(&[watched])).to_string(),
+            "ringfence: protected path appeared or changed: /etc/a\\nb\n\
+             hint: look at it before a program outside obeys it\n"
         );
     }
 

@@ -190,6 +190,29 @@ fn grants_that_cannot_be_given() {
 }
 
 #[test]
+fn grants_without_effect_are_remarked_on() {
+    as_each_caller(|fixture| {
+        fixture.mkdir("ws/there");
+        let flags = ["--read", "missing", "--write", "{ws}/there/missing", "--write", "there"];
+        let notes = fixture.expand(
+            "ringfence: granted path {ws}/missing does not exist\n\
+             ringfence: granted path {ws}/there/missing does not exist\n",
+        );
+        let run =
+            |more: &[&str]| fixture.inside(&[&flags, more].concat(), &["echo", "ran"]).finish().code_is(0);
+        assert_eq!((run(&[]).out(), run(&[]).err()), ("ran\n".to_owned(), notes.clone()));
+        assert_eq!(run(&["--quiet"]).err(), "");
+        let json = run(&["--json"]);
+        assert_eq!((&json.json()["stderr"], json.err()), (&"".into(), notes.clone()));
+        let explain = fixture.ringfence(["explain", "--workspace"]).arg(fixture.ws());
+        let explain = explain.args(flags.map(|word| fixture.expand(word))).finish().code_is(0);
+        assert_eq!(explain.err(), notes);
+        // A denial of what does not exist yet has an effect: see `a_missing_path_stays_missing`.
+        assert_eq!(fixture.inside(&["--deny", "missing"], &["true"]).finish().code_is(0).err(), "");
+    });
+}
+
+#[test]
 fn dangerous_roots() {
     as_each_caller(|fixture| {
         fixture.mkdir("home/project");

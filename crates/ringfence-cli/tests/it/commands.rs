@@ -118,7 +118,7 @@ fn a_closed_reader_of_our_own_output_is_no_panic() {
 }
 
 #[test]
-fn what_was_refused_is_said_on_a_terminal_after_the_programs_output() {
+fn what_was_found_is_said_after_the_programs_output() {
     as_each_caller(|fixture| {
         let script = "echo out; echo new >.envrc";
         let on_terminal = |flags: &[&str]| {
@@ -131,10 +131,26 @@ fn what_was_refused_is_said_on_a_terminal_after_the_programs_output() {
         assert!(text.starts_with("out\r\n") && text.contains(".envrc"), "{text}");
         std::fs::remove_file(fixture.ws().join(".envrc")).expect("rm");
         assert_eq!(on_terminal(&["--quiet"]), "out\r\n");
-        // Where nobody reads it, nothing is added to the program's own output.
         std::fs::remove_file(fixture.ws().join(".envrc")).expect("rm");
-        let finished = fixture.shell_inside(&[], script).finish().code_is(0);
-        assert_eq!((finished.out().as_str(), finished.err().as_str()), ("out\n", ""));
+        for (flags, err) in [
+            (
+                &[][..],
+                "err\nringfence: protected path appeared or changed: {ws}/.envrc\n\
+                 hint: look at it before a program outside obeys it\n",
+            ),
+            (&["--quiet"], "err\n"),
+        ] {
+            let finished = fixture.shell_inside(flags, "echo out; echo err >&2; echo new >.envrc").finish();
+            assert_eq!((finished.out().as_str(), finished.err()), ("out\n", fixture.expand(err)));
+            assert_eq!(fixture.read("ws/.envrc"), "new\n");
+            std::fs::remove_file(fixture.ws().join(".envrc")).expect("rm");
+        }
+        // JSON has it among the denials.
+        let finished = fixture.shell_inside(&["--json"], script).finish().code_is(0);
+        assert_eq!(
+            (finished.json()["denials"].as_array().map(Vec::len), finished.err()),
+            (Some(1), "".into())
+        );
     });
 }
 

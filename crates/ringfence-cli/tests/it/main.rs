@@ -10,10 +10,12 @@ mod caches;
 mod cli;
 mod commands;
 mod deny;
+mod deny_patterns;
 mod escapes;
 mod exit_codes;
 #[cfg(feature = "fault-injection")]
 mod faults;
+mod foreign_session;
 mod lifetime;
 mod places;
 mod protected;

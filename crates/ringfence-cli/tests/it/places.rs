@@ -216,6 +216,27 @@ fn sessions_have_a_folder_and_a_tmp_of_their_own() {
 }
 
 #[test]
+fn a_session_is_closed_to_others_again() {
+    as_each_caller(|fixture| {
+        let run = |script: &str| {
+            fixture
+                .ringfence(["run", "--session", "demo", "--", "sh", "-c", script])
+                .finish()
+                .code_is(0)
+                .out()
+        };
+        // The hashes of an id are part of the interface.
+        let folders = ["workspaces", "state/tmp"]
+            .map(|parent| fixture.state().join(parent).join("99e5095aacce94d035c31d3e08425401"));
+        let modes = || folders.clone().map(|folder| std::fs::metadata(folder).expect("stat").mode() & 0o7777);
+        run("chmod 777 . /tmp; echo kept >kept");
+        assert_eq!(modes(), [0o777, 0o777], "the box has them as it likes");
+        assert_eq!(run("cat kept"), "kept\n");
+        assert_eq!(modes(), [0o700, 0o700]);
+    });
+}
+
+#[test]
 fn a_symlink_in_a_sessions_place_is_refused() {
     as_each_caller(|fixture| {
         fixture.mkdir("state/workspaces");
@@ -291,5 +312,16 @@ fn while_a_host_program_moves_a_denied_file() {
         let finished = running.wait().code_is(125);
         assert!(!finished.out().contains("new"), "{}", finished.report());
         assert!(finished.err().contains("moved the protected path"), "{}", finished.report());
+    });
+}
+
+#[test]
+fn with_a_history_that_leads_to_nowhere() {
+    as_each_caller(|fixture| {
+        fixture.symlink("/dev/null", "home/.bash_history");
+        let run =
+            |name: &str, value: &str| fixture.inside(&[], &["true"]).env(name, value).finish().code_is(0);
+        run("HISTFILE", "/dev/null");
+        run("NPM_CONFIG_USERCONFIG", "/dev/null");
     });
 }

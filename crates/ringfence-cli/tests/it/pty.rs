@@ -12,7 +12,7 @@ use crate::support::{as_each_caller, binaries};
 const ROWS: u16 = 33;
 const COLUMNS: u16 = 101;
 
-fn on_terminal(fixture: &Fixture, program: Invocation) -> Terminal {
+pub(crate) fn on_terminal(fixture: &Fixture, program: Invocation) -> Terminal {
     Terminal::start(fixture.binaries(), fixture.caller(), program, ROWS, COLUMNS)
 }
 
@@ -32,7 +32,7 @@ fn shell(fixture: &Fixture) -> Terminal {
 }
 
 /// The probe's answer in what a terminal showed.
-fn answer(shown: &str) -> Value {
+pub(crate) fn answer(shown: &str) -> Value {
     let line = shown.lines().find(|line| line.starts_with("{\"act\"")).unwrap_or_else(|| panic!("{shown:?}"));
     serde_json::from_str::<Value>(line.trim_end()).expect("JSON")["detail"].clone()
 }
@@ -187,7 +187,7 @@ fn a_full_screen_editor_writes_its_file() {
 }
 
 /// The words that make up a terminal's state, without what the line discipline keeps for itself.
-fn modes(modes: &rustix::termios::Termios) -> String {
+pub(crate) fn modes(modes: &rustix::termios::Termios) -> String {
     format!(
         "{:?} {:?} {:?} {:?}",
         modes.input_modes, modes.output_modes, modes.control_modes, modes.local_modes

@@ -194,8 +194,50 @@ fn full_streams_are_the_programs_affair() {
             "{}",
             finished.report()
         );
-        let finished = fixture.shell_outside("$RUN --json -- echo hi >&-").finish();
-        assert!(!finished.err().contains("panic"), "{}", finished.report());
+    });
+}
+
+#[test]
+fn what_could_not_be_reported_is_not_run() {
+    as_each_caller(|fixture| {
+        let error = "ringfence: cannot write to standard output: bad file descriptor\n";
+        for redirect in [">&-", "1</dev/null", ">&- <&-"] {
+            let run = fixture.shell_outside(&format!("$RUN --json -- touch ran {redirect}"));
+            let finished = run.finish().code_is(125);
+            assert_eq!(finished.err(), error, "{redirect}");
+            assert!(!fixture.exists("ws/ran"), "{redirect}");
+        }
+        fixture.shell_outside("$RUN --json -- touch ran >&- 2>&-").finish().code_is(125);
+        assert!(!fixture.exists("ws/ran"));
+        for (words, code) in [
+            ("explain --json", 125),
+            ("explain", 125),
+            ("doctor --json", 1),
+            ("doctor", 1),
+            ("config check", 1),
+            ("man", 1),
+            ("completions bash", 1),
+            ("--help", 1),
+            ("--version", 1),
+        ] {
+            let finished = fixture.shell_outside(&format!("$RINGFENCE {words} >&-")).finish().code_is(code);
+            assert_eq!(finished.err(), error, "{words}");
+            let finished =
+                fixture.shell_outside(&format!("$RINGFENCE {words} >/dev/full")).finish().code_is(code);
+            assert!(
+                finished.err().contains("standard output: no space left on device"),
+                "{}",
+                finished.report()
+            );
+        }
+        // Nobody wants to read it, which is another thing.
+        for redirect in [">/dev/null", "1<>/dev/null"] {
+            fixture.shell_outside(&format!("$RUN --json -- touch ran {redirect}")).finish().code_is(0);
+            fixture.shell_outside("rm ran").finish().code_is(0);
+        }
+        // The output is the program's own affair.
+        fixture.shell_outside("$RUN -- touch ran >&-").finish().code_is(0);
+        assert!(fixture.exists("ws/ran"));
     });
 }
 

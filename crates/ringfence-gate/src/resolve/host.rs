@@ -19,8 +19,8 @@ pub(crate) struct Host {
     pub(crate) state: PathBuf,
     /// The name by which it is known, if that is a symlink.
     home_link: Option<PathBuf>,
-    /// Canonical home directory of the caller.
-    pub(crate) user_home: Option<PathBuf>,
+    /// Canonical home directories of the caller.
+    pub(crate) user_homes: Vec<PathBuf>,
     /// Canonical `TMPDIR` of the host.
     pub(crate) tmpdir: Option<PathBuf>,
     /// Programs that no box may write.
@@ -35,15 +35,15 @@ impl Host {
         let home = files::private_directory(&config.home)?;
         let state = files::private_directory(&home.join("state"))?;
         let home_link = config.home.symlink_metadata()?.is_symlink().then(|| config.home.clone());
-        let user_home =
-            config.user_home.as_ref().map(|path| path.canonicalize().unwrap_or_else(|_| path.clone()));
+        let canonical = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
+        let user_homes: Vec<PathBuf> = config.user_homes.iter().map(canonical).collect();
         // A private temp over a directory that holds more than temporary files would hide them.
         let tmpdir = config.host_tmpdir.as_ref().and_then(|path| path.canonicalize().ok()).filter(|path| {
             let temp = ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|temp| path == Path::new(temp));
-            temp || !roots::is_dangerous(path, user_home.as_deref())
+            temp || !roots::is_dangerous(path, &user_homes)
         });
         let executables = config.executables.clone();
-        Ok(Self { home, state, home_link, user_home, tmpdir, executables, budget: PinBudget::of_process() })
+        Ok(Self { home, state, home_link, user_homes, tmpdir, executables, budget: PinBudget::of_process() })
     }
 
     /// Whether a canonical path is one of Ringfence's own.

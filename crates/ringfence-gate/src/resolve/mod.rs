@@ -5,6 +5,7 @@ mod caches;
 mod devices;
 mod host;
 mod path;
+mod patterns;
 mod pins;
 mod roots;
 
@@ -20,6 +21,7 @@ use rustix::fs::FileType;
 
 pub(crate) use host::Host;
 pub(crate) use path::{Found, Resolver, open_path};
+use patterns::Expander;
 pub use pins::Pins;
 pub(crate) use pins::RunEnd;
 
@@ -65,9 +67,34 @@ pub enum ResolveError {
         /// The git directory.
         git: PathBuf,
     },
-    /// A pattern in the place of a path: denying nothing in silence would be worse than refusing.
-    #[error("patterns such as {} are not available yet in denials", .0.display())]
-    Pattern(PathBuf),
+    /// A pattern in a denial that has no meaning.
+    #[error("pattern {} has no meaning: {reason}", .path.display())]
+    Pattern {
+        /// As asked.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A pattern that would cost too much to expand. Denying a part of what it stands for would be worse.
+    #[error("pattern {} is too wide: it reaches more than {limit} {what}", .path.display())]
+    PatternTooWide {
+        /// As asked.
+        path: PathBuf,
+        /// How many.
+        limit: usize,
+        /// Of what.
+        what: &'static str,
+    },
+    /// A directory that a pattern reaches can be entered and not listed, so that what it hides can't be found.
+    #[error("pattern {} reaches {}, which cannot be listed", .path.display(), .directory.display())]
+    PatternUnlistable {
+        /// As asked.
+        path: PathBuf,
+        /// The directory.
+        directory: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// Not a listening socket's path.
     #[error("{} is not a socket", .0.display())]
     NotASocket(PathBuf),
@@ -96,7 +123,13 @@ impl ResolveError {
         match self {
             Self::DangerousRoot(_) => Some("choose a project directory, or force it (`--force-root`)"),
             Self::InsideGit { .. } => Some("choose the work tree; git itself can write what it needs there"),
-            Self::Pattern(_) => Some("name each path, or the directory that holds them"),
+            Self::Pattern { .. } => {
+                Some("write it as in `**/*.pem`; `\\` before a character takes it as it is")
+            }
+            Self::PatternTooWide { .. } => {
+                Some("let it begin with a narrower directory, or name the directory")
+            }
+            Self::PatternUnlistable { .. } => Some("deny that directory by its name"),
             Self::ParentComponent(_) => Some("write the path without `..`"),
             Self::RingfenceHome(_) => Some("choose a directory outside of it"),
             Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),
@@ -153,7 +186,7 @@ pub(crate) fn resolve(
         asked.extend(repositories.iter().cloned());
     }
     let check = |path: &Path| {
-        if !session.force_root && roots::is_dangerous(path, host.user_home.as_deref()) {
+        if !session.force_root && roots::is_dangerous(path, &host.user_homes) {
             return Err(ResolveError::DangerousRoot(path.to_path_buf()));
         }
         match protected::git_dir_around(path).filter(|_| !repositories.iter().any(|own| own == path)) {
@@ -172,7 +205,7 @@ pub(crate) fn resolve(
 
     let named: HashSet<&Path> =
         read.iter().chain(&write).chain(&unix_sockets).map(|path| path.path.as_path()).collect();
-    let deny = denials(host, &resolver, request, inherited, &named)?;
+    let Denials { deny, patterns } = denials(host, &resolver, request, inherited, &named)?;
     let mut devices = request
         .devices
         .iter()
@@ -192,6 +225,7 @@ pub(crate) fn resolve(
         read,
         write,
         deny,
+        deny_patterns: patterns,
         network: network(&request.network)?,
         loopback: request.loopback,
         spawn: request.spawn_subprocess,
@@ -242,27 +276,33 @@ impl Grants<'_> {
     }
 }
 
+/// What is denied, and the patterns among what was asked for.
+struct Denials {
+    deny: Vec<ResolvedPath>,
+    patterns: Vec<PathBuf>,
+}
+
 fn denials(
     host: &Host,
     resolver: &Resolver<'_>,
     request: &SandboxCapabilities,
     inherited: Option<&Inherited<'_>>,
     named: &HashSet<&Path>,
-) -> Result<Vec<ResolvedPath>, ResolveError> {
-    let resolve = |path: &PathBuf| resolver.denial(path);
-    let mut deny = request.fs_deny.iter().map(resolve).collect::<Result<Vec<_>, _>>()?;
+) -> Result<Denials, ResolveError> {
+    let mut expander = Expander::new(resolver, &host.home);
+    let mut deny = expander.resolve(&request.fs_deny)?;
     if let Some(Inherited { capabilities, policy }) = inherited {
-        // A symlink that is re-pointed during the session takes its old target along as denied.
+        // A symlink that is re-pointed during the session takes its old target along as denied, and a pattern
+        // what it has stood for.
         let asked: HashSet<&PathBuf> = request.fs_deny.iter().collect();
-        let unasked = capabilities.fs_deny.iter().filter(|path| !asked.contains(path));
-        let now = unasked.map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let now = expander.resolve(capabilities.fs_deny.iter().filter(|path| !asked.contains(path)))?;
         let known: HashSet<&Path> = deny.iter().chain(&now).map(|path| path.path.as_path()).collect();
         let frozen = policy.deny.iter().map(|path| &path.path).filter(|path| !known.contains(path.as_path()));
-        let then = frozen.map(resolve).collect::<Result<Vec<_>, _>>()?;
+        let then = frozen.map(|path| resolver.denial(path)).collect::<Result<Vec<_>, _>>()?;
         deny.extend(now.into_iter().chain(then).filter(|path| !named.contains(path.path.as_path())));
     }
     deny.push(ResolvedPath { path: host.home.clone(), kind: PathKind::Directory, id: None });
-    Ok(sorted(deny))
+    Ok(Denials { deny: sorted(deny), patterns: expander.patterns() })
 }
 
 fn sorted(mut list: Vec<ResolvedPath>) -> Vec<ResolvedPath> {

@@ -29,7 +29,7 @@ pub(crate) struct Found {
 #[derive(Debug)]
 pub(crate) struct Resolver<'a> {
     /// Where relative paths start.
-    base: &'a Path,
+    pub(super) base: &'a Path,
     /// `/proc/self/fd`, where the kernel tells the path of a descriptor.
     proc_fd: Option<OwnedFd>,
 }
@@ -65,7 +65,6 @@ impl<'a> Resolver<'a> {
         Ok(match found {
             // A denial covers whatever lies there, so it binds no identity.
             Some(found) => ResolvedPath { id: None, ..found.path },
-            None if is_pattern(path) => return Err(ResolveError::Pattern(path.to_path_buf())),
             None => {
                 let path = self.missing(&absolute).map_or(absolute, |found| found.path.path);
                 ResolvedPath { path, kind: PathKind::Missing, id: None }
@@ -74,7 +73,7 @@ impl<'a> Resolver<'a> {
     }
 
     /// Absolute, without `.`; `..` is refused because what it means depends on the symlinks before it.
-    fn absolute(&self, path: &Path) -> Result<PathBuf, ResolveError> {
+    pub(super) fn absolute(&self, path: &Path) -> Result<PathBuf, ResolveError> {
         if path.as_os_str().is_empty() {
             return Err(ResolveError::Empty);
         }
@@ -168,11 +167,6 @@ fn kind_of(file_type: FileType) -> PathKind {
     }
 }
 
-/// Whether a path looks like a glob(7) pattern. One that names an existing file is that file's name.
-fn is_pattern(path: &Path) -> bool {
-    path.as_os_str().as_encoded_bytes().iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
-}
-
 #[cfg(test)]
 mod tests {
     use std::os::unix::ffi::OsStrExt;
@@ -239,7 +233,6 @@ mod tests {
         assert!(matches!(resolver.grant(Path::new("")), Err(ResolveError::Empty)));
         assert!(matches!(resolver.grant(Path::new("a/../b")), Err(ResolveError::ParentComponent(_))));
         assert!(matches!(resolver.denial(Path::new("..")), Err(ResolveError::ParentComponent(_))));
-        assert!(matches!(resolver.denial(Path::new("*.pem")), Err(ResolveError::Pattern(_))));
         for path in ["file/x", "loop", "nul\0"] {
             assert!(matches!(resolver.grant(Path::new(path)), Err(ResolveError::Io { .. })), "{path:?}");
         }

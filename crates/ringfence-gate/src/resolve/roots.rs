@@ -1,4 +1,4 @@
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Trees that belong to the system: neither they nor, by default, anything below them is a writable root.
 const SYSTEM_TREES: [&str; 13] = [
@@ -29,13 +29,13 @@ const SHARED: [&str; 14] = [
 
 /// Whether a box that may write below the canonical path `root` could change more than one person's project:
 /// the whole disk, a home directory or what lies above it, the system.
-pub(crate) fn is_dangerous(root: &Path, home: Option<&Path>) -> bool {
+pub(crate) fn is_dangerous(root: &Path, homes: &[PathBuf]) -> bool {
     let system = SYSTEM_TREES.iter().any(|tree| root.starts_with(tree))
         && !OWN_BELOW.iter().any(|own| root.starts_with(own) && root != Path::new(own));
     root.parent().is_none()
         || system
         || SHARED.iter().any(|shared| root == Path::new(shared))
-        || home.is_some_and(|home| home.starts_with(root))
+        || homes.iter().any(|home| home.starts_with(root))
         || is_runtime_directory(root)
 }
 
@@ -50,7 +50,7 @@ mod tests {
 
     #[test]
     fn roots_that_more_than_one_project_shares_are_dangerous() {
-        let home = Some(Path::new("/home/u"));
+        let home = &[PathBuf::from("/home/u")];
         for root in [
             "/", "/home", "/home/u", "/etc", "/etc/x", "/usr", "/usr/bin", "/usr/src", "/tmp", "/var",
             "/root",
@@ -72,8 +72,8 @@ mod tests {
 
     #[test]
     fn a_home_elsewhere_counts_with_its_ancestors() {
-        let home = Some(Path::new("/data/people/u"));
+        let home = &[PathBuf::from("/home/u"), PathBuf::from("/data/people/u")];
         assert!(is_dangerous(Path::new("/data/people"), home));
-        assert!(!is_dangerous(Path::new("/data/people"), None));
+        assert!(!is_dangerous(Path::new("/data/people"), &[]));
     }
 }

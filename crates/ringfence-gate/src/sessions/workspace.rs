@@ -228,7 +228,8 @@ impl Drop for SessionWorkspace {
     }
 }
 
-/// The session's own directory: created with mode 0700; never a symlink, never somebody else's.
+/// The session's own directory, with mode 0700 whatever an earlier command made of it; never a symlink, never
+/// somebody else's.
 fn own_directory(workspace_root: &Path, id: &SessionId) -> Result<Root, SessionError> {
     let io = |path: &Path| {
         let path = path.to_path_buf();
@@ -248,7 +249,10 @@ fn own_directory(workspace_root: &Path, id: &SessionId) -> Result<Root, SessionE
         Some(owner) if owner.uid != caller => {
             Err(SessionError::ForeignOwner { path, owner: owner.uid, caller })
         }
-        owner => Ok(Root { path: found.path, owner }),
+        owner => {
+            found.fd.as_ref().map_or(Ok(()), files::close_to_others).map_err(io(&path))?;
+            Ok(Root { path: found.path, owner })
+        }
     }
 }
 
@@ -281,6 +285,8 @@ fn state(host: &Host, id: &SessionId, root: &Root) -> Result<(SessionLock, PathB
     let lock = SessionLock::shared(&path).map_err(fail(&path))?;
     let temp = host.state.join("tmp").join(id.directory_name());
     files::private_directory(&temp).map_err(fail(&temp))?;
+    let fd = open_path(&temp, OFlags::NOFOLLOW | OFlags::DIRECTORY);
+    fd.map_err(Into::into).and_then(files::close_to_others).map_err(fail(&temp))?;
     files::give_to(&temp, root.owner).map_err(fail(&temp))?;
     Ok((lock, temp))
 }

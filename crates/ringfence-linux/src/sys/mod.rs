@@ -8,6 +8,7 @@ mod mount;
 mod net;
 mod process;
 mod signal;
+mod start;
 
 pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork, unshare_network};
 pub(crate) use exec::execve;
@@ -23,6 +24,8 @@ pub(crate) use signal::{
     Quiet, block_signals, discard_pending_signal, is_signal_ignored, pending_signals, signal_bit, signal_fd,
     signal_this_thread, unblock_signals,
 };
+
+pub use start::stdout_was_closed;
 
 /// Turns a libc-style return value into a result.
 fn checked(returned: libc::c_long) -> Result<libc::c_long, Errno> {

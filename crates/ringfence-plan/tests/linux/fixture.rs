@@ -64,6 +64,7 @@ pub(crate) fn strict() -> ResolvedPolicy {
         read: Vec::new(),
         write: Vec::new(),
         deny: Vec::new(),
+        deny_patterns: Vec::new(),
         network: Network::None,
         loopback: false,
         spawn: false,

@@ -67,7 +67,7 @@ impl SandboxConfig {
         GateConfig {
             workspace_root: self.workspace_root.clone(),
             session: session.policy.clone(),
-            user_home: host.home(),
+            user_homes: host.homes(),
             host_tmpdir: host.path_var("TMPDIR").map(Path::to_path_buf),
             default_timeout: self.default_timeout,
             max_output_bytes: self.max_output_bytes,

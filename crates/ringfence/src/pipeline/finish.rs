@@ -21,6 +21,8 @@ pub(super) struct Finish {
     after: Option<AfterRun>,
     /// For guesses; only captured output is searched for them.
     policy: Option<ResolvedPolicy>,
+    /// What the driver can't know about a layer.
+    shortfall: Option<(LayerName, String)>,
 }
 
 /// What the look found.
@@ -36,7 +38,8 @@ struct Look {
 impl Finish {
     pub(super) fn new(run: &ApprovedRun, backend: &'static str, floor: OutputFloor) -> Self {
         let captured = run.command().stdio == Stdio::Capture;
-        Self { backend, floor, after: Some(run.after()), policy: captured.then(|| run.policy().clone()) }
+        let policy = captured.then(|| run.policy().clone());
+        Self { backend, floor, after: Some(run.after()), policy, shortfall: shortfall(run.policy()) }
     }
 
     pub(super) async fn look(
@@ -56,6 +59,9 @@ impl Finish {
         let look = execution.blocking("look at what the command left", look).await?;
         for detail in look.incomplete {
             output.layers.record(LayerName::Protected, LayerStatus::Partial, detail);
+        }
+        if let Some((layer, detail)) = self.shortfall.take() {
+            output.layers.record(layer, LayerStatus::Partial, detail);
         }
         reasons.extend(look.violations);
         if let (false, End::Failed(error)) = (reasons.is_empty(), &end) {
@@ -101,6 +107,11 @@ impl Finish {
             writable: run.writable,
         }
     }
+}
+
+/// The layer that keeps a policy only in part whatever the driver does, and why.
+pub(super) fn shortfall(policy: &ResolvedPolicy) -> Option<(LayerName, String)> {
+    policy.pattern_gap().map(|gap| (LayerName::MountNs, gap))
 }
 
 impl Drop for Finish {

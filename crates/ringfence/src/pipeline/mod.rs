@@ -14,7 +14,7 @@ use ringfence_gate::{
 };
 use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 use ringfence_policy::{HookChain, PolicyConfig, RateLimitHook, SandboxBeforeHook};
-use ringfence_types::{EnvVar, ResolvedPolicy, SandboxCommand, SandboxOutput, SessionId};
+use ringfence_types::{EnvVar, LayerStatus, ResolvedPolicy, SandboxCommand, SandboxOutput, SessionId};
 
 use crate::audit::Audit;
 use crate::config::{ConfigError, SandboxConfig};
@@ -216,6 +216,12 @@ impl WorkspaceSandbox {
         let driver = Arc::clone(&inner.driver);
         let plan = move || -> Result<ApprovedRun, SandboxError> { Ok(permit.plan(&driver.facts()?)?) };
         let approved = execution.blocking("plan the box", plan).await??;
+
+        if let Some((name, detail)) = finish::shortfall(approved.policy())
+            && approved.limits().required.contains(&name)
+        {
+            return Err(DriverError::RequiredLayer { name, status: LayerStatus::Partial, detail }.into());
+        }
 
         let finish = Finish::new(&approved, inner.driver.platform(), inner.output);
         Ok((approved, finish))

@@ -35,24 +35,24 @@ pub struct Found {
 ///
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
-    let home = host.home();
+    let homes = host.homes();
     let mut search = Search::default();
     let (mut at_home, mut at_root) = (Vec::with_capacity(SECRETS.len()), Vec::with_capacity(SECRETS.len()));
     for secret in order::BY_COMPONENT.iter().map(|&row| &SECRETS[usize::from(row)]) {
-        match start(secret.path, host) {
-            (Start::Home, rest) => at_home.push(Pattern { secret, rest }),
-            (Start::Root, rest) => at_root.push(Pattern { secret, rest }),
-            (Start::At(base), rest) => search.start(base, Pattern { secret, rest }),
-        }
+        starts(secret.path, host, &mut |start, rest| match start {
+            Start::Home => at_home.push(Pattern { secret, rest }),
+            Start::Root => at_root.push(Pattern { secret, rest }),
+            Start::At(base) => search.start(base, Pattern { secret, rest }),
+        });
     }
-    if let Some(home) = &home {
+    for home in &homes {
         search.below(home, &at_home, 0);
     }
     search.below(Path::new("/"), &at_root, 0);
     let mut found = Found { incomplete: search.incomplete, ..Found::default() };
     found.incomplete.dedup();
     let matches = search.matches.into_iter().filter(|(secret, path)| applies(secret.when, path));
-    found.paths = matches.map(|(_, path)| path).collect();
+    found.paths = matches.map(|(_, path)| path).filter(|path| !is_the_boxs_own(path)).collect();
     sort(&mut found.paths);
     found.paths.extend(aliases::of(&found.paths, &aliases::MountTable::read().mounts()));
     sort(&mut found.paths);
@@ -71,20 +71,42 @@ enum Start<'a> {
     At(&'a Path),
 }
 
-/// Where the pattern begins, and what remains of it: `/`, `~`, or a variable with a default, written
-/// `$NAME/rest|~/default`.
-fn start<'a>(pattern: &'static str, host: &'a HostEnv) -> (Start<'a>, &'static str) {
+/// Directories of the user's that may lie elsewhere (XDG Base Directory Specification).
+const BASES: [(&str, &str); 4] = [
+    (".cache/", "XDG_CACHE_HOME"),
+    (".config/", "XDG_CONFIG_HOME"),
+    (".local/share/", "XDG_DATA_HOME"),
+    (".local/state/", "XDG_STATE_HOME"),
+];
+
+/// Calls `found` with each place where the pattern begins, and what remains of it: `/`, `~`, or a variable with a
+/// default, written `$NAME/rest|~/default`. What lies at a default stays a secret where a variable leads elsewhere.
+fn starts<'a>(pattern: &'static str, host: &'a HostEnv, found: &mut dyn FnMut(Start<'a>, &'static str)) {
     if let Some(rest) = pattern.strip_prefix("~/") {
-        return (Start::Home, rest);
-    }
-    if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
+        for (base, var) in BASES {
+            if let (Some(rest), Some(path)) = (rest.strip_prefix(base), host.path_var(var)) {
+                found(Start::At(path), rest);
+            }
+        }
+        found(Start::Home, rest);
+    } else if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
         let (var, rest) = place.split_once('/').unwrap_or((place, ""));
-        return match host.path_var(var) {
-            Some(path) => (Start::At(path), rest),
-            None => start(default, host),
-        };
+        if let Some(path) = host.path_var(var) {
+            found(Start::At(path), rest);
+        }
+        starts(default, host, found);
+    } else {
+        found(Start::Root, pattern.trim_start_matches('/'));
     }
-    (Start::Root, pattern.trim_start_matches('/'))
+}
+
+/// Whether a path leads to what no box shares with the host: a history that is linked to `/dev/null`, a variable
+/// that names it.
+fn is_the_boxs_own(path: &Path) -> bool {
+    path.canonicalize().is_ok_and(|target| {
+        ["/dev", "/proc"].iter().any(|own| target.starts_with(own))
+            || ["/tmp", "/run"].iter().any(|own| target == Path::new(own))
+    })
 }
 
 /// A row of the list and its path without the place where it begins.
@@ -287,6 +309,45 @@ mod tests {
         fs::write(moved.join("config.json"), "").unwrap();
         assert_eq!(below(home, &[("DOCKER_CONFIG", &moved)]), ["moved/config.json"]);
         assert_eq!(below(home, &[("GNUPGHOME", &moved)]), ["moved"]);
+    }
+
+    #[test]
+    fn what_lies_at_the_usual_place_stays_a_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        let home = dir.path();
+        let (moved, config) = (home.join("moved"), home.join("xdg"));
+        for path in [".gnupg", "moved", "xdg/gh", ".config/gh", "xdg/fossil"] {
+            fs::create_dir_all(home.join(path)).unwrap();
+        }
+        assert_eq!(
+            below(home, &[("GNUPGHOME", &moved), ("XDG_CONFIG_HOME", &config)]),
+            [".config/gh", ".gnupg", "moved", "xdg/gh"]
+        );
+        // The home directory that HOME leads away from.
+        let passwd = home.join("passwd");
+        fs::write(&passwd, format!("u:x:1000:1000::{}:/bin/sh\n", home.display())).unwrap();
+        let away = HostEnv::new(vec![("HOME".into(), moved.into())], 1000, passwd);
+        assert_eq!(find(&away).paths.iter().filter(|path| path.ends_with(".gnupg")).count(), 1);
+    }
+
+    #[test]
+    fn what_leads_into_the_boxs_own_is_no_secret() {
+        let dir = tempfile::tempdir().unwrap();
+        for (name, target) in [
+            (".bash_history", "/dev/null"),
+            (".python_history", "/proc/self/fd"),
+            (".aws", "/tmp"),
+            (".netrc", "kept"),
+            (".psql_history", "nowhere"),
+        ] {
+            std::os::unix::fs::symlink(target, dir.path().join(name)).unwrap();
+        }
+        fs::write(dir.path().join("kept"), "").unwrap();
+        let null = Path::new("/dev/null");
+        assert_eq!(
+            below(dir.path(), &[("NPM_CONFIG_USERCONFIG", null), ("HISTFILE", null)]),
+            [".netrc", ".psql_history"]
+        );
     }
 
     #[test]

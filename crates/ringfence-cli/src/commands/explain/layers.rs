@@ -3,7 +3,7 @@
 
 use ringfence_plan::linux::LinuxPlan;
 use ringfence_plan::linux::seccomp::SocketGate;
-use ringfence_types::LayerName;
+use ringfence_types::{LayerName, ResolvedPolicy};
 use serde::Serialize;
 
 /// What is intended for a layer.
@@ -37,9 +37,12 @@ pub(super) struct PlannedLayer {
 }
 
 /// Every layer, in the order of reports.
-pub(super) fn of(plan: &LinuxPlan) -> Vec<PlannedLayer> {
+pub(super) fn of(policy: &ResolvedPolicy, plan: &LinuxPlan) -> Vec<PlannedLayer> {
     let layer = |&name| {
-        let (status, detail) = intent(plan, name);
+        let (status, mut detail) = intent(plan, name);
+        if let (LayerName::MountNs, Some(gap)) = (name, policy.pattern_gap()) {
+            detail = format!("{detail}; {gap}");
+        }
         PlannedLayer { name, status, detail }
     };
     LayerName::ALL.iter().map(layer).collect()

@@ -12,12 +12,13 @@ use ringfence_plan::LinuxPlan;
 use ringfence_types::{EnvVar, UnixPath};
 
 use super::prepare::{Purpose, prepare};
+use super::run::missing_grants;
 use crate::args::{ExplainArgs, Target};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{print_json, print_text};
+use crate::output::{print_json, print_note, print_text};
 use crate::request::Request;
-use report::{ExplainReport, PolicyReport};
+use report::{ExplainReport, PlanReport, PolicyReport};
 use text::Subject;
 
 pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
@@ -34,12 +35,17 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
         .sandbox
         .explain(command)
         .map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
+    if !request.quiet {
+        print_note(&missing_grants(&explanation.policy));
+    }
     let LaunchPlan::Linux(plan) = &explanation.plan;
     let settings = &prepared.settings;
     let variables = variables(plan, &settings.env);
     if args.json {
         let policy = PolicyReport::new(settings.mode.as_str(), &settings.profiles, &explanation.policy);
-        print_json(&ExplainReport::new(explanation.backend, policy, plan, &variables))?;
+        let layers = layers::of(&explanation.policy, plan);
+        let plan = PlanReport::new(plan, &variables);
+        print_json(&ExplainReport::new(explanation.backend, layers, policy, plan))?;
     } else {
         print_text(&text::render(&Subject {
             backend: explanation.backend,

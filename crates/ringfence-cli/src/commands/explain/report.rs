@@ -8,7 +8,7 @@ use ringfence_plan::linux::{Identity, LandlockPlan, LinuxPlan, MountOp};
 use ringfence_types::{Network, ResolvedPath, ResolvedPolicy, Rlimits, UnixPath, WorkspaceAccess};
 use serde::Serialize;
 
-use super::layers::{self, PlannedLayer};
+use super::layers::PlannedLayer;
 use crate::output::ErrorReport;
 
 /// The object of `explain --json`.
@@ -34,6 +34,7 @@ pub(super) struct PolicyReport<'a> {
     read: Vec<UnixPath>,
     write: Vec<UnixPath>,
     deny: Vec<UnixPath>,
+    deny_patterns: Vec<UnixPath>,
     network: &'a Network,
     loopback: bool,
     spawn_subprocess: bool,
@@ -85,6 +86,7 @@ impl<'a> PolicyReport<'a> {
             read: list(&policy.read),
             write: list(&policy.write),
             deny: list(&policy.deny),
+            deny_patterns: policy.deny_patterns.iter().map(|path| text(path)).collect(),
             network: &policy.network,
             loopback: policy.loopback,
             spawn_subprocess: policy.spawn,
@@ -127,16 +129,16 @@ impl<'a> PlanReport<'a> {
 impl<'a> ExplainReport<'a> {
     pub(super) fn new(
         backend: &'a str,
+        layers: Vec<PlannedLayer>,
         policy: PolicyReport<'a>,
-        plan: &'a LinuxPlan,
-        names: &'a [UnixPath],
+        plan: PlanReport<'a>,
     ) -> Self {
         Self {
             target: Some("linux"),
             backend: Some(backend),
             policy: Some(policy),
-            plan: Some(PlanReport::new(plan, names)),
-            layers: layers::of(plan),
+            plan: Some(plan),
+            layers,
             error: None,
         }
     }

@@ -38,7 +38,7 @@ pub(super) fn render(subject: &Subject<'_>) -> String {
     let names: Vec<String> = subject.variables.iter().map(ToString::to_string).collect();
     section(&mut out, "Environment", &wrapped("  ", names.iter().map(String::as_str), " "));
     let mut table = Table::default();
-    for layer in layers::of(plan) {
+    for layer in layers::of(subject.policy, plan) {
         table.plain([layer.name.as_str(), layer.status.as_str(), &layer.detail]);
     }
     section(&mut out, "Layers", &table.render());
@@ -75,6 +75,9 @@ fn summary(subject: &Subject<'_>) -> Table {
     table.plain(["network", &network(policy)]);
     table.plain(["sockets", layers::gate(plan.socket_gate)]);
     table.plain(["processes", if policy.spawn { "may be started" } else { "none but the program itself" }]);
+    for pattern in &policy.deny_patterns {
+        table.plain(["denied", &format!("{} (what exists now)", UnixPath::from(pattern.as_path()))]);
+    }
     for excess in subject.beyond {
         table.plain(["to be asked", excess]);
     }

@@ -58,7 +58,7 @@ fn help() {
                                 workspace]
           --read <PATH>         Let the box read this file or tree
           --write <PATH>        Let the box write this file or tree
-          --deny <PATH>         Hide this file or tree
+          --deny <PATH>         Hide this file or tree, or all that a pattern ('**/*.pem') finds
           --unix-socket <PATH>  Let the box connect to this Unix socket of the host
           --device <NAME>       Let the box use devices by name: gpu, kvm, fuse
           --env <KEY[=VALUE]>   Set a variable, or pass the caller's own one through

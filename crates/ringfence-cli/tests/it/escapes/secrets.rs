@@ -25,6 +25,8 @@ const SECRETS: &[&str] = &[
     ".npmrc",
     ".pypirc",
     ".cargo/credentials.toml",
+    ".subversion/auth/svn.simple/0123",
+    ".local/share/python_keyring/keyring_pass.cfg",
 ];
 
 fn secrets(fixture: &Fixture) -> Setup {
@@ -54,6 +56,8 @@ const PINNED: Closed = Closed::Errno(&[EACCES, EPERM, EROFS, EBUSY, EXDEV]);
 
 pub(crate) const ROWS: &[Row] = &[
     hidden("read an SSH key", &["read", "{home}/.ssh/id_ed25519"]),
+    hidden("read a Subversion login", &["read", "{home}/.subversion/auth/svn.simple/0123"]),
+    hidden("read a Python keyring", &["read", "{home}/.local/share/python_keyring/keyring_pass.cfg"]),
     hidden("read AWS credentials", &["read", "{home}/.aws/credentials"]),
     hidden("read Azure tokens", &["read", "{home}/.azure/accessTokens.json"]),
     hidden("read Google Cloud credentials", &["read", "{home}/.config/gcloud/credentials.db"]),

@@ -7,7 +7,7 @@ use std::process::{Child, Command, Stdio as Io};
 use std::time::{Duration, Instant};
 
 use ringfence_types::{Stdin, Stdio};
-use rustix::process::{Pid, WaitOptions, WaitStatus, getpgrp, getpid, kill_process, setsid, waitpid};
+use rustix::process::{Pid, WaitOptions, WaitStatus, getpid, kill_process, setsid, waitpid};
 use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, SpecialCodeIndex, Winsize, tcgetattr, tcgetwinsize, tcsetattr,
     tcsetpgrp, tcsetwinsize,
@@ -138,7 +138,7 @@ fn shell() {
     job.wait_for_members("TT");
     assert_eq!(format!("{:?}", tcgetattr(terminal).unwrap()), own_modes);
 
-    take_foreground(getpgrp());
+    take_foreground(getpid());
     job.go_on();
     // It went on in the background until the box configured its terminal.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::TTOU.as_raw()));
@@ -155,7 +155,7 @@ fn shell() {
 
     // Stopped without a chance to give the modes back, so the shell restores its own, and changes one.
     assert_eq!(job.wait().stopping_signal(), Some(Signal::STOP.as_raw()));
-    take_foreground(getpgrp());
+    take_foreground(getpid());
     let mut modes = tcgetattr(terminal).unwrap();
     modes.special_codes[SpecialCodeIndex::VINTR] = 7;
     tcsetattr(terminal, OptionalActions::Now, &modes).unwrap();
