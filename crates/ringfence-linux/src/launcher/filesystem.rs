@@ -26,6 +26,7 @@ use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::table::mount_id;
 use crate::sys::{MountAttr, set_mount_attributes};
 
+const DEV: &str = "/dev";
 /// Parts of `/proc` that are read-only inside.
 const PROC_READ_ONLY: [&str; 3] = ["bus", "irq", "sys"];
 /// Parts of `/proc` that are covered.
@@ -168,9 +169,15 @@ impl<'a> Builder<'a> {
                 .in_parent(at, |parent, name| rustix::fs::symlinkat(target.as_bytes(), parent, name))
                 .on(Step::Mounts, at),
             MountOp::Bind { from, at, id, access, devices } => {
-                let source = approved(from, id.as_deref())?;
-                let tree = open_tree(&source, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
-                    .on(Step::Mounts, from)?;
+                let tree = match id {
+                    // Only root makes names in the host's `/dev`.
+                    None if *devices => open_tree(rustix::fs::CWD, from.as_bytes(), clone_flags()),
+                    id => {
+                        let source = approved(from, id.as_deref())?;
+                        open_tree(&source, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
+                    }
+                };
+                let tree = tree.on(Step::Mounts, from)?;
                 let read_only = *access == Access::ReadOnly;
                 let attr = MountAttr { read_only, no_devices: !devices, recursive: true };
                 set_mount_attributes(&tree, attr).on(Step::Mounts, from)?;
@@ -234,6 +241,14 @@ impl<'a> Builder<'a> {
     }
 
     fn attach(&mut self, mount: &OwnedFd, at: &UnixPath) -> StepResult<()> {
+        // Nobody outside reaches the box's own `/dev`: what was just made there needs neither a look for symlinks nor
+        // a watch.
+        if let (Some((parent, directory)), Some(name)) = (&self.parent, at.components().last())
+            && parent.starts_with(&DEV.into())
+            && at.parent().as_ref() == Some(parent)
+        {
+            return attach_in(mount, directory, name).on(Step::Mounts, at);
+        }
         if self.parent.as_ref().is_some_and(|(path, _)| path.starts_with(at)) {
             self.parent = None;
         }
@@ -306,21 +321,18 @@ impl<'a> Builder<'a> {
                 }
             }
         }
+        // These names are the kernel's own; nobody puts another in their place.
         for name in PROC_READ_ONLY.into_iter().filter(|_| fresh) {
-            let Some(tree) = present(open_tree(&proc, name, clone_flags())).on(Step::Proc, at.join(name))?
-            else {
-                continue;
-            };
-            let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
-            set_mount_attributes(&tree, attr).on(Step::Proc, at.join(name))?;
-            let place = self.open(&at.join(name), false).on(Step::Proc, at.join(name))?;
-            self.fix(&tree, &place).on(Step::Proc, at.join(name))?;
+            let made = open_tree(&proc, name, clone_flags()).and_then(|tree| {
+                let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
+                set_mount_attributes(&tree, attr)?;
+                attach_in(&tree, &proc, name.as_bytes())
+            });
+            unless_absent(made).on(Step::Proc, at.join(name))?;
         }
         for name in PROC_MASKED {
-            let at = at.join(name);
-            let Some(place) = present(self.open(&at, false)).on(Step::Proc, &at)? else { continue };
-            let cover = self.cover("file").on(Step::Proc, &at)?;
-            self.fix(&cover, &place).on(Step::Proc, &at)?;
+            let made = self.cover("file").and_then(|cover| attach_in(&cover, &proc, name.as_bytes()));
+            unless_absent(made).on(Step::Proc, at.join(name))?;
         }
         Ok(())
     }
@@ -348,11 +360,10 @@ pub(super) fn enter(path: &UnixPath, id: Option<&FileId>) -> StepResult<()> {
 }
 
 /// What a kernel doesn't have needs no cover.
-fn present<T>(result: Result<T, Errno>) -> Result<Option<T>, Errno> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(Errno::NOENT) => Ok(None),
-        Err(error) => Err(error),
+fn unless_absent(made: Result<(), Errno>) -> Result<(), Errno> {
+    match made {
+        Err(Errno::NOENT) => Ok(()),
+        made => made,
     }
 }
 
@@ -421,6 +432,11 @@ fn empty_root() -> Result<OwnedFd, Errno> {
 fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", place, "", flags)
+}
+
+/// Attaches a mount below a directory where nobody else can make names. A symlink is not followed.
+fn attach_in(mount: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
+    move_mount(mount, "", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
 }
 
 fn tmpfs(mode: u32, size: u64, owner: Option<Identity>) -> Result<OwnedFd, Errno> {
@@ -509,10 +525,15 @@ pub(super) fn reopen_read_only(file: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(reopened)
 }
 
-/// pivot_root(2) of the new root onto itself puts the old one on top, from where it is detached.
+/// pivot_root(2) of the new root onto itself puts the old one on top of it, where no path leads.
 fn pivot(root: &OwnedFd) -> StepResult<()> {
     rustix::process::fchdir(root).on(Step::Pivot, "/")?;
-    rustix::process::pivot_root(".", ".").on(Step::Pivot, "/")?;
+    rustix::process::pivot_root(".", ".").on(Step::Pivot, "/")
+}
+
+/// Detaches the old root, which the working directory is covered by since [`pivot`]. The kernel takes its time for
+/// that, so the target is made meanwhile.
+pub(super) fn detach_old_root() -> StepResult<()> {
     unmount(".", UnmountFlags::DETACH).on(Step::Pivot, "the old root")?;
     rustix::process::chdir("/").on(Step::Pivot, "/")
 }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ringfence_plan::linux::Identity;
 use ringfence_types::{LayerName, LayerStatus, Step};
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
@@ -68,17 +68,19 @@ pub(super) fn run(
     rustix::process::setsid().on(Step::Init, "session")?;
     let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
-    let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
+    let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
     match sys::fork().on(Step::Init, "target")? {
         None => {
             drop(control);
-            target::run(foundation, &request, streams, terminal, reporter)
+            target::run(foundation, &request, streams, terminal, &ready, reporter)
         }
         Some(pid) => {
             drop(streams);
+            filesystem::detach_old_root()?;
+            let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
             // The target has its own copy of the pipe; what goes wrong from here on ends the box.
             let terminal = terminal.map(|terminal| terminal.slave);
-            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(&request)
+            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(&request, &ready)
         }
     }
 }
@@ -198,8 +200,8 @@ struct Reaper {
 
 impl Reaper {
     /// Reaps until the target ends, then ends what is left and reports. Returns only if a step fails.
-    fn run(&self, request: &Request) -> StepResult<Infallible> {
-        self.give_up_rights(request)?;
+    fn run(&self, request: &Request, ready: &OwnedFd) -> StepResult<Infallible> {
+        self.give_up_rights(request, ready)?;
         loop {
             let mut fds = [
                 PollFd::new(&self.control, PollFlags::IN),
@@ -231,9 +233,11 @@ impl Reaper {
 
     /// PID 1 keeps no descriptor but its channels, no environment, no capability and few system calls:
     /// otherwise `/proc/1` and ptrace(2) would be ways out.
-    fn give_up_rights(&self, request: &Request) -> StepResult<()> {
+    ///
+    /// The program starts after that: PID 1 has no rights by then that it could take over.
+    fn give_up_rights(&self, request: &Request, ready: &OwnedFd) -> StepResult<()> {
         sys::clear_arguments_and_environment();
-        let mut keep = vec![self.control.as_fd(), self.signals.as_fd(), self.mounts.as_fd()];
+        let mut keep = vec![self.control.as_fd(), self.signals.as_fd(), self.mounts.as_fd(), ready.as_fd()];
         keep.extend(self.terminal.as_ref().map(AsFd::as_fd));
         sys::close_all_but(&keep).at(Step::Init)?;
         rustix::thread::set_no_new_privs(true).at(Step::Init)?;
@@ -243,7 +247,9 @@ impl Reaper {
         let none = CapabilitySet::empty();
         let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
         rustix::thread::set_capabilities(None, none).at(Step::Init)?;
-        target::install(&request.plan.init_seccomp).at(Step::Init)
+        target::install(&request.plan.init_seccomp).at(Step::Init)?;
+        rustix::io::write(ready, &1_u64.to_ne_bytes()).at(Step::Init)?;
+        Ok(())
     }
 
     fn obey(&self, order: Order) {

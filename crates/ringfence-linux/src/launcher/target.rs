@@ -2,7 +2,7 @@
 
 use std::convert::Infallible;
 use std::ffi::{CString, OsStr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 
 use landlock::{
@@ -27,6 +27,7 @@ pub(super) fn run(
     request: &Request,
     streams: StdStreams,
     terminal: Option<InnerTerminal>,
+    ready: &OwnedFd,
     reporter: &mut Reporter,
 ) -> StepResult<Infallible> {
     foundation.fault_point(Step::Limits)?;
@@ -47,10 +48,21 @@ pub(super) fn run(
 
     foundation.fault_point(Step::Exec)?;
     check_required(request, reporter)?;
+    await_init(ready)?;
     sys::default_sigpipe();
     sys::set_signal_mask(request.signal_mask).at(Step::Exec)?;
     reporter.send_layers();
     Err(exec(request))
+}
+
+/// Waits until PID 1 has given up its rights. If it can't, the kernel ends this process with it.
+fn await_init(ready: &OwnedFd) -> StepResult<()> {
+    loop {
+        match rustix::io::read(ready, &mut [0; size_of::<u64>()]) {
+            Err(Errno::INTR) => {}
+            read => return read.map(drop).at(Step::Exec),
+        }
+    }
 }
 
 /// A process group of its own in PID 1's session, in the foreground of the inner terminal if it is to start there.
