@@ -36,10 +36,11 @@ pub struct Found {
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
     let homes = host.homes();
+    let moved = BASES.map(|(base, var)| (base, host.path_var(var)));
     let mut search = Search::default();
     let (mut at_home, mut at_root) = (Vec::with_capacity(SECRETS.len()), Vec::with_capacity(SECRETS.len()));
     for secret in order::BY_COMPONENT.iter().map(|&row| &SECRETS[usize::from(row)]) {
-        starts(secret.path, host, &mut |start, rest| match start {
+        starts(secret.path, host, &moved, &mut |start, rest| match start {
             Start::Home => at_home.push(Pattern { secret, rest }),
             Start::Root => at_root.push(Pattern { secret, rest }),
             Start::At(base) => search.start(base, Pattern { secret, rest }),
@@ -81,10 +82,16 @@ const BASES: [(&str, &str); 4] = [
 
 /// Calls `found` with each place where the pattern begins, and what remains of it: `/`, `~`, or a variable with a
 /// default, written `$NAME/rest|~/default`. What lies at a default stays a secret where a variable leads elsewhere.
-fn starts<'a>(pattern: &'static str, host: &'a HostEnv, found: &mut dyn FnMut(Start<'a>, &'static str)) {
+/// `moved` are the [`BASES`] and where the host has them.
+fn starts<'a>(
+    pattern: &'static str,
+    host: &'a HostEnv,
+    moved: &[(&str, Option<&'a Path>)],
+    found: &mut dyn FnMut(Start<'a>, &'static str),
+) {
     if let Some(rest) = pattern.strip_prefix("~/") {
-        for (base, var) in BASES {
-            if let (Some(rest), Some(path)) = (rest.strip_prefix(base), host.path_var(var)) {
+        for (base, path) in moved {
+            if let (Some(path), Some(rest)) = (path, rest.strip_prefix(base)) {
                 found(Start::At(path), rest);
             }
         }
@@ -94,7 +101,7 @@ fn starts<'a>(pattern: &'static str, host: &'a HostEnv, found: &mut dyn FnMut(St
         if let Some(path) = host.path_var(var) {
             found(Start::At(path), rest);
         }
-        starts(default, host, found);
+        starts(default, host, moved, found);
     } else {
         found(Start::Root, pattern.trim_start_matches('/'));
     }
