@@ -40,13 +40,14 @@ pub enum CwdError {
 
 /// Follows `cwd`, which counts from the workspace's root, and checks that it lies there. `None` is the root.
 pub(crate) fn resolve(root: &ResolvedPath, cwd: Option<&Path>) -> Result<ResolvedPath, CwdError> {
-    let Some(cwd) = cwd else { return Ok(root.clone()) };
+    // The root itself, spelled as it is, has been compared with what the session started in.
+    let Some(cwd) = cwd.filter(|cwd| *cwd != root.path) else { return Ok(root.clone()) };
     let fail = |source: io::Error| CwdError::Io { cwd: cwd.to_path_buf(), source };
     let fd = open_path(&root.path.join(cwd), OFlags::DIRECTORY).map_err(|errno| fail(errno.into()))?;
     // Only who may search a directory may work in it.
     let search = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::openat(&fd, ".", search, Mode::empty()).map_err(|errno| fail(errno.into()))?;
-    let found = Resolver::new(&root.path).examine(fd).map_err(fail)?.path;
+    let found = Resolver::once(&root.path).examine(fd).map_err(fail)?.path;
     if !found.path.starts_with(&root.path) {
         return Err(CwdError::Outside { cwd: found.path, root: root.path.clone() });
     }

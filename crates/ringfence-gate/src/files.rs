@@ -40,6 +40,15 @@ pub(crate) fn close_to_others(directory: impl AsFd) -> io::Result<()> {
     Ok(rustix::fs::chmod(link, Mode::RWXU)?)
 }
 
+/// [`private_directory`] of a name in a canonical directory: canonical itself, unless it is a symlink.
+pub(crate) fn private_directory_below(canonical: &Path, name: &str) -> io::Result<PathBuf> {
+    let path = canonical.join(name);
+    if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+        return Ok(path);
+    }
+    private_directory(&path)
+}
+
 /// Creates a file with mode 0600, whatever the umask, opened for reading and writing. It must not exist.
 pub(crate) fn private_file(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)?;
@@ -107,6 +116,17 @@ mod tests {
             close_to_others(fd).unwrap();
             assert_eq!(directory.path().metadata().unwrap().mode() & 0o7777, 0o700, "{mode:o}");
         }
+    }
+
+    #[test]
+    fn a_symlink_in_its_place_is_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let canonical = directory.path().canonicalize().unwrap();
+        let made = private_directory_below(&canonical, "made").unwrap();
+        assert_eq!(made, canonical.join("made"));
+        assert_eq!(private_directory_below(&canonical, "made").unwrap(), made, "again");
+        std::os::unix::fs::symlink("made", canonical.join("link")).unwrap();
+        assert_eq!(private_directory_below(&canonical, "link").unwrap(), made);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::path::Path;
 
 use ringfence_types::FileId;
-use rustix::fs::{AtFlags, OFlags, Statx, StatxFlags};
+use rustix::fs::{AtFlags, CWD, Statx, StatxFlags};
 
 /// The identity of what a descriptor refers to (statx(2)). Works on `O_PATH` descriptors.
 ///
@@ -33,7 +33,8 @@ pub(crate) fn of_stat(stat: &Statx) -> FileId {
 /// The identity of what lies at a canonical path: a symlink at its end is not followed.
 ///
 /// # Errors
-/// The system's answer to openat2(2) or statx(2).
+/// The system's answer to statx(2).
 pub fn of_path(path: &Path) -> io::Result<FileId> {
-    of_fd(crate::resolve::open_path(path, OFlags::NOFOLLOW)?)
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+    Ok(of_stat(&rustix::fs::statx(CWD, path, flags, StatxFlags::INO | StatxFlags::BTIME)?))
 }

@@ -4,7 +4,8 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 
 use ringfence_gate::DriverError;
@@ -13,6 +14,9 @@ use ringfence_plan::linux::RootEntry;
 use ringfence_plan::linux::SYSTEM_ROOTS;
 use ringfence_plan::linux::seccomp::Arch;
 use ringfence_types::UnixPath;
+use rustix::buffer::spare_capacity;
+use rustix::fs::{FileType, Mode, OFlags, RawDir};
+use rustix::io::{Errno, retry_on_intr};
 
 use crate::sys;
 
@@ -24,52 +28,97 @@ const ARCH: Arch = Arch::Aarch64;
 /// Gathers the facts.
 pub(crate) fn gather() -> Result<LinuxFacts, DriverError> {
     let io = |action| move |source| DriverError::Io { action, source };
+    let top = TopLevel::list();
     Ok(LinuxFacts {
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
         arch: ARCH,
         landlock_abi: sys::landlock_abi(),
-        system: system_roots(),
+        system: system_roots(&top),
         present: ["/proc", "/run", "/sys", "/tmp"]
             .into_iter()
-            .filter(|path| is_real_directory(path))
+            .filter(|path| top.file_type(path) == Some(FileType::Directory))
             .map(PathBuf::from)
             .collect(),
         sockets: reachable_sockets().map_err(io("read /proc/net/unix"))?,
-        resolv_conf: fs::canonicalize("/etc/resolv.conf").ok().filter(|path| !path.starts_with("/etc")),
-        hosts_file: fs::canonicalize("/etc/hosts").ok(),
+        resolv_conf: in_etc(&top, "/etc/resolv.conf").filter(|path| !path.starts_with("/etc")),
+        hosts_file: in_etc(&top, "/etc/hosts"),
         env: std::env::vars_os()
-            .map(|(name, value)| (UnixPath::new(name.as_bytes()), UnixPath::new(value.as_bytes())))
+            .map(|(name, value)| (UnixPath::new(name.into_vec()), UnixPath::new(value.into_vec())))
             .collect(),
     })
 }
 
-fn is_real_directory(path: &str) -> bool {
-    fs::symlink_metadata(path).is_ok_and(|metadata| metadata.is_dir())
+/// What lies directly in `/`, by one listing instead of a look at each name.
+struct TopLevel {
+    /// `None` if `/` can't be listed.
+    entries: Option<Vec<(Vec<u8>, FileType)>>,
 }
 
-fn system_roots() -> Vec<RootEntry> {
+impl TopLevel {
+    fn list() -> Self {
+        Self { entries: Self::read().ok() }
+    }
+
+    fn read() -> rustix::io::Result<Vec<(Vec<u8>, FileType)>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = rustix::fs::open("/", flags, Mode::empty())?;
+        let mut buffer = [MaybeUninit::uninit(); 4 << 10];
+        let mut listing = RawDir::new(root, &mut buffer);
+        let mut entries = Vec::with_capacity(32);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            entries.push((entry.file_name().to_bytes().to_vec(), entry.file_type()));
+        }
+        Ok(entries)
+    }
+
+    /// Type of what lies at an absolute path, a symlink at its end not followed.
+    fn file_type(&self, path: &str) -> Option<FileType> {
+        let (name, below) = path[1..].split_once('/').map_or((&path[1..], false), |(name, _)| (name, true));
+        if let Some(entries) = &self.entries {
+            let (_, file_type) = entries.iter().find(|(known, _)| known == name.as_bytes())?;
+            if !below && *file_type != FileType::Unknown {
+                return Some(*file_type);
+            }
+        }
+        let stat = rustix::fs::lstat(path).ok()?;
+        Some(FileType::from_raw_mode(stat.st_mode))
+    }
+}
+
+fn system_roots(top: &TopLevel) -> Vec<RootEntry> {
     SYSTEM_ROOTS
         .iter()
-        .map(PathBuf::from)
-        .filter_map(|path| {
-            let metadata = fs::symlink_metadata(&path).ok()?;
-            if metadata.is_symlink() {
-                let target = fs::read_link(&path).ok()?;
-                Some(RootEntry::Symlink { path, target })
-            } else {
-                metadata.is_dir().then_some(RootEntry::Directory(path))
+        .filter_map(|path| match top.file_type(path)? {
+            FileType::Directory => Some(RootEntry::Directory(path.into())),
+            FileType::Symlink => {
+                Some(RootEntry::Symlink { path: path.into(), target: fs::read_link(path).ok()? })
             }
+            _ => None,
         })
         .collect()
+}
+
+/// Canonical path of a file in `/etc`.
+fn in_etc(top: &TopLevel, path: &str) -> Option<PathBuf> {
+    // Where neither the directory nor the file is a symlink, the path is canonical as it is.
+    if top.file_type("/etc") == Some(FileType::Directory) {
+        match rustix::fs::readlink(path, Vec::with_capacity(256)) {
+            Err(Errno::INVAL) => return Some(path.into()),
+            Err(Errno::NOENT) => return None,
+            _ => {}
+        }
+    }
+    fs::canonicalize(path).ok()
 }
 
 /// Pathname sockets that can be connected or sent to, as canonical paths. A mount is no hindrance to that, not
 /// even a read-only one, so each of them has to be covered.
 fn reachable_sockets() -> io::Result<Vec<PathBuf>> {
-    let table = match fs::read("/proc/net/unix") {
+    let table = match read_table("/proc/net/unix") {
         // A kernel without Unix sockets.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(Errno::NOENT) => return Ok(Vec::new()),
         table => table?,
     };
     let mut found = BTreeSet::new();
@@ -85,6 +134,19 @@ fn reachable_sockets() -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found.into_iter().collect())
+}
+
+/// The whole of a file of /proc, whose size nobody knows before: read in large pieces.
+fn read_table(path: &str) -> rustix::io::Result<Vec<u8>> {
+    const PIECE: usize = 16 << 10;
+    let file = rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut table = Vec::new();
+    loop {
+        table.reserve(PIECE);
+        if retry_on_intr(|| rustix::io::read(&file, spare_capacity(&mut table)))? == 0 {
+            return Ok(table);
+        }
+    }
 }
 
 fn is_socket(metadata: &fs::Metadata) -> bool {
@@ -107,6 +169,21 @@ fn reachable_path(line: &[u8]) -> Option<&Path> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_listing_says_what_a_look_at_each_name_says() {
+        let top = TopLevel::list();
+        assert!(top.entries.as_ref().is_some_and(|entries| entries.len() > 3));
+        let unlisted = TopLevel { entries: None };
+        for path in SYSTEM_ROOTS.iter().chain(&["/proc", "/tmp", "/absent", "/absent/too", "/etc/hosts"]) {
+            assert_eq!(top.file_type(path), unlisted.file_type(path), "{path}");
+        }
+        assert_eq!(top.file_type("/proc"), Some(FileType::Directory));
+        assert_eq!(system_roots(&top), system_roots(&unlisted));
+        for path in ["/etc/hosts", "/etc/resolv.conf", "/etc/absent"] {
+            assert_eq!(in_etc(&top, path), fs::canonicalize(path).ok(), "{path}");
+        }
+    }
 
     #[test]
     fn only_pathname_sockets_that_can_be_reached_count() {

@@ -1,10 +1,14 @@
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::mem::MaybeUninit;
 use std::path::Path;
 
+use rustix::buffer::spare_capacity;
 use rustix::fs::{Mode, OFlags, RawDir};
-use rustix::io::Errno;
+use rustix::io::{Errno, retry_on_intr};
+
+/// Read at once of a file that turns out to be longer than it said.
+const PIECE: usize = 4 << 10;
 
 /// Whether the last component may be a symlink.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -39,9 +43,16 @@ pub(crate) fn read(path: &Path, follow: Follow, limit: u64) -> Result<Vec<u8>, R
     if !metadata.is_file() {
         return Err(ReadError::NotRegular);
     }
-    let expected = metadata.len().min(limit) + 1;
-    let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or_default());
-    file.take(limit + 1).read_to_end(&mut bytes).map_err(ReadError::Io)?;
+    let size = metadata.len();
+    // One byte of room more than there should be, so that a file that has grown shows.
+    let mut bytes = Vec::with_capacity(usize::try_from(size.min(limit) + 1).unwrap_or_default());
+    while bytes.len() as u64 <= limit {
+        let read = retry_on_intr(|| rustix::io::read(&file, spare_capacity(&mut bytes)));
+        if read.map_err(|errno| ReadError::Io(errno.into()))? == 0 || bytes.len() as u64 == size {
+            break;
+        }
+        bytes.reserve(PIECE);
+    }
     if bytes.len() as u64 > limit { Err(ReadError::TooLarge) } else { Ok(bytes) }
 }
 

@@ -138,8 +138,9 @@ impl IndexFile {
     /// The index of `root`, if there is a sound one.
     pub(super) fn open(state: &Path, root: &Path) -> Option<Self> {
         let file = File::open(location(state, root)).ok()?;
-        let size = file.metadata().ok()?.len();
-        let mut head = vec![0; HEAD];
+        let metadata = file.metadata().ok()?;
+        let size = metadata.len();
+        let mut head = vec![0; usize::try_from(size).ok()?.min(HEAD)];
         let mut filled = 0;
         loop {
             let read = file.read_at(&mut head[filled..], filled as u64).ok()?;
@@ -155,7 +156,7 @@ impl IndexFile {
             if read == 0 {
                 return None;
             }
-            head.resize(length.max(HEAD), 0);
+            head.resize(length, 0);
         }
         let summary = decode_summary(&head, root)?;
         Some(Self { file, summary, body: head.len() as u64 })

@@ -3,13 +3,15 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use ringfence_types::FileId;
-use rustix::fs::{FlockOperation, flock};
+use rustix::fs::{CWD, FlockOperation, Mode, OFlags, RawDir, flock, openat};
+use rustix::io::Errno;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -131,20 +133,37 @@ pub(super) fn create(state: &Path, kind: &str) -> io::Result<(PathBuf, File)> {
     }
 }
 
+/// Names of the files of runs that are under way or were left behind.
+pub(super) struct Names(Vec<OsString>);
+
+impl Names {
+    pub(super) fn read(state: &Path) -> io::Result<Self> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = match openat(CWD, state.join("journals"), flags, Mode::empty()) {
+            Err(Errno::NOENT) => return Ok(Self(Vec::new())),
+            result => result?,
+        };
+        let mut buffer = [MaybeUninit::uninit(); 2 << 10];
+        let mut entries = RawDir::new(directory, &mut buffer);
+        let mut names = Vec::new();
+        while let Some(entry) = entries.next() {
+            names.push(OsStr::from_bytes(entry?.file_name().to_bytes()).to_owned());
+        }
+        Ok(Self(names))
+    }
+}
+
 /// Files of that kind whose processes are no more, locked and with their content. What was not complete when its
 /// process died is removed: nothing had been begun.
 pub(super) fn left_behind<T: DeserializeOwned>(
     state: &Path,
+    names: &Names,
     kind: &str,
 ) -> io::Result<Vec<(PathBuf, File, T)>> {
-    let entries = match fs::read_dir(state.join("journals")) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-        result => result?,
-    };
     let mut left = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().as_bytes();
+    for name in &names.0 {
+        let path = state.join("journals").join(name);
+        let name = name.as_bytes();
         let pid = name
             .strip_prefix(kind.as_bytes())
             .and_then(|rest| rest.strip_prefix(b"-"))
@@ -212,8 +231,8 @@ impl Journal {
     }
 
     /// Journals of runs that are no more.
-    pub(super) fn left_behind(state: &Path) -> io::Result<Vec<(Self, Vec<Move>)>> {
-        let left = left_behind(state, "quarantine")?.into_iter();
+    pub(super) fn left_behind(state: &Path, names: &Names) -> io::Result<Vec<(Self, Vec<Move>)>> {
+        let left = left_behind(state, names, "quarantine")?.into_iter();
         Ok(left.map(|(path, file, moves)| (Self { path, _lock: file }, moves)).collect())
     }
 
@@ -249,15 +268,16 @@ mod tests {
     #[test]
     fn a_journal_outlives_its_run_and_not_its_end() {
         let state = tempfile::tempdir().unwrap();
-        assert!(Journal::left_behind(state.path()).unwrap().is_empty());
+        let left_behind = || Journal::left_behind(state.path(), &Names::read(state.path()).unwrap()).unwrap();
+        assert!(left_behind().is_empty());
         let journal = Journal::write(state.path(), &[sample()]).unwrap();
-        assert!(Journal::left_behind(state.path()).unwrap().is_empty(), "its run goes on");
+        assert!(left_behind().is_empty(), "its run goes on");
         drop(journal);
-        let mut left = Journal::left_behind(state.path()).unwrap();
+        let mut left = left_behind();
         let (journal, moves) = left.pop().unwrap();
         assert_eq!(moves, [sample()]);
         journal.close().unwrap();
-        assert!(Journal::left_behind(state.path()).unwrap().is_empty());
+        assert!(left_behind().is_empty());
         assert_eq!(fs::read_dir(state.path().join("journals")).unwrap().count(), 0);
     }
 }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use super::journal::{self, Bytes};
+use super::journal::{self, Bytes, Names};
 use super::roots::Roots;
 use super::search::Snapshot;
 use super::settings::UserGit;
@@ -78,8 +78,8 @@ impl Pending {
     }
 
     /// Notes of runs whose processes are no more.
-    pub(super) fn left_behind(state: &Path) -> io::Result<Vec<(Self, Note)>> {
-        let left = journal::left_behind(state, "run")?.into_iter();
+    pub(super) fn left_behind(state: &Path, names: &Names) -> io::Result<Vec<(Self, Note)>> {
+        let left = journal::left_behind(state, names, "run")?.into_iter();
         Ok(left.map(|(path, file, note)| (Self { path, file }, note)).collect())
     }
 }

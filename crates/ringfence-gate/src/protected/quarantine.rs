@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use super::executes::executes;
 use super::finding::{Finding, FindingKind, Findings};
 use super::gitconfig;
-use super::journal::{Bytes, Journal, Move, Rewrite};
+use super::journal::{Bytes, Journal, Move, Names, Rewrite};
 use super::look::look_after_crash;
 use super::pending::Pending;
 use super::repositories::{Executing, read_small};
@@ -134,7 +134,8 @@ pub fn quarantine(findings: &Findings, dir: &Path, state: &Path) -> Quarantined 
 pub fn recover(state: &Path) -> Result<Vec<Quarantined>, QuarantineError> {
     let failed = |source| QuarantineError::Journal { state: state.to_path_buf(), source };
     let mut all = Vec::new();
-    for (journal, moves) in Journal::left_behind(state).map_err(failed)? {
+    let names = Names::read(state).map_err(failed)?;
+    for (journal, moves) in Journal::left_behind(state, &names).map_err(failed)? {
         let mut done = Quarantined::default();
         execute(&moves, &mut done);
         // What is gone had been moved before the crash.
@@ -145,7 +146,7 @@ pub fn recover(state: &Path) -> Result<Vec<Quarantined>, QuarantineError> {
         journal.close().map_err(failed)?;
         all.push(done);
     }
-    for (pending, note) in Pending::left_behind(state).map_err(failed)? {
+    for (pending, note) in Pending::left_behind(state, &names).map_err(failed)? {
         let findings = look_after_crash(&note, state);
         let done = quarantine(&findings, &note.quarantine(), state);
         if !done.moved.is_empty() || !done.failed.is_empty() {

@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::{fs, io};
+
+use rustix::buffer::spare_capacity;
+use rustix::io::retry_on_intr;
 
 use super::links::follow;
 use super::stat::Stat;
 
 /// Longest configuration, pointer file or such that is read, in bytes.
 pub(super) const MAX_FILE: u64 = 1 << 20;
+/// Read at once of a file that turns out to be longer than it said.
+const PIECE: usize = 4 << 10;
 
 /// What git takes a path for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -117,7 +121,15 @@ pub(super) fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let size = metadata.len();
     // One byte of room more than there should be, so that the end is seen without another guess.
     let mut text = Vec::with_capacity(size.min(MAX_FILE) as usize + 1);
-    file.take(MAX_FILE + 1).read_to_end(&mut text)?;
+    while text.len() as u64 <= MAX_FILE {
+        // A file that has no more than it said has been read to its end.
+        if retry_on_intr(|| rustix::io::read(&file, spare_capacity(&mut text)))? == 0
+            || text.len() as u64 == size
+        {
+            break;
+        }
+        text.reserve(PIECE);
+    }
     Ok((text.len() as u64 <= MAX_FILE).then_some(text))
 }
 

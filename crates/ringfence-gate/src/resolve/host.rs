@@ -33,8 +33,10 @@ impl Host {
     /// Looks at the host. Creates `RINGFENCE_HOME`.
     pub(crate) fn new(config: &GateConfig) -> io::Result<Self> {
         let home = files::private_directory(&config.home)?;
-        let state = files::private_directory(&home.join("state"))?;
-        let home_link = config.home.symlink_metadata()?.is_symlink().then(|| config.home.clone());
+        let state = files::private_directory_below(&home, "state")?;
+        // A canonical path is no symlink.
+        let is_link = home != config.home && config.home.symlink_metadata()?.is_symlink();
+        let home_link = is_link.then(|| config.home.clone());
         let canonical = |path: &PathBuf| path.canonicalize().unwrap_or_else(|_| path.clone());
         let user_homes: Vec<PathBuf> = config.user_homes.iter().map(canonical).collect();
         // A private temp over a directory that holds more than temporary files would hide them.

@@ -1,3 +1,4 @@
+use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -32,13 +33,21 @@ pub(crate) struct Resolver<'a> {
     pub(super) base: &'a Path,
     /// `/proc/self/fd`, where the kernel tells the path of a descriptor.
     proc_fd: Option<OwnedFd>,
+    /// The directory in which the last denied path was found, if that path is canonical.
+    canonical: RefCell<Option<PathBuf>>,
 }
 
 impl<'a> Resolver<'a> {
     /// A resolver whose relative paths start at `base`, an absolute path.
     pub(crate) fn new(base: &'a Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Self { base, proc_fd: rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok() }
+        let proc_fd = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok();
+        Self { base, proc_fd, canonical: RefCell::default() }
+    }
+
+    /// One for a single path, for which opening a directory of /proc does not pay.
+    pub(crate) fn once(base: &'a Path) -> Self {
+        Self { base, proc_fd: None, canonical: RefCell::default() }
     }
 
     /// Follows a path that is granted. For a missing one its nearest existing ancestor is followed.
@@ -58,10 +67,21 @@ impl<'a> Resolver<'a> {
     /// but a path that has no meaning.
     pub(crate) fn denial(&self, path: &Path) -> Result<ResolvedPath, ResolveError> {
         let absolute = self.absolute(path)?;
+        let parent = absolute.parent();
+        if self.canonical.borrow().as_deref().is_some_and(|known| Some(known) == parent)
+            && let Some(found) = Self::neighbour(&absolute)
+        {
+            return Ok(found);
+        }
         let found = match open_path(&absolute, OFlags::empty()) {
             Ok(fd) => self.examine(fd).ok(),
             Err(_) => None,
         };
+        if let (Some(parent), Some(found)) = (parent, &found)
+            && found.path.path == absolute
+        {
+            *self.canonical.borrow_mut() = Some(parent.to_path_buf());
+        }
         Ok(match found {
             // A denial covers whatever lies there, so it binds no identity.
             Some(found) => ResolvedPath { id: None, ..found.path },
@@ -70,6 +90,16 @@ impl<'a> Resolver<'a> {
                 ResolvedPath { path, kind: PathKind::Missing, id: None }
             }
         })
+    }
+
+    /// [`Self::denial`] of a path that lies beside one that was canonical: without a symlink at its end it is canonical
+    /// too, and one look at it is enough.
+    fn neighbour(absolute: &Path) -> Option<ResolvedPath> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        let stat = rustix::fs::statx(CWD, absolute, flags, StatxFlags::TYPE).ok()?;
+        let kind = kind_of(FileType::from_raw_mode(u32::from(stat.stx_mode)));
+        let path = || ResolvedPath { path: absolute.to_path_buf(), kind, id: None };
+        (kind != PathKind::Symlink).then(path)
     }
 
     /// Absolute, without `.`; `..` is refused because what it means depends on the symlinks before it.
@@ -106,7 +136,10 @@ impl<'a> Resolver<'a> {
         let name = fd.as_raw_fd().to_string();
         let link = match &self.proc_fd {
             Some(proc_fd) => rustix::fs::readlinkat(proc_fd, name, Vec::with_capacity(256))?.into_bytes(),
-            None => return Err(io::Error::new(io::ErrorKind::Unsupported, "/proc is not mounted")),
+            None => {
+                let link = format!("/proc/self/fd/{name}");
+                rustix::fs::readlink(link, Vec::with_capacity(256)).map_err(no_proc)?.into_bytes()
+            }
         };
         let path = PathBuf::from(OsString::from_vec(link));
         if path.is_absolute() && !path.as_os_str().as_encoded_bytes().ends_with(b" (deleted)") {
@@ -158,6 +191,14 @@ pub(crate) fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// The link of a descriptor that is open is missing only where /proc is.
+fn no_proc(errno: Errno) -> io::Error {
+    match errno {
+        Errno::NOENT => io::Error::new(io::ErrorKind::Unsupported, "/proc is not mounted"),
+        errno => errno.into(),
+    }
+}
+
 fn kind_of(file_type: FileType) -> PathKind {
     match file_type {
         FileType::Directory => PathKind::Directory,
@@ -190,6 +231,29 @@ mod tests {
         assert_eq!(found.path.path, root.join("real"));
         assert_eq!(found.path.kind, PathKind::Directory);
         assert!(found.fd.is_some() && found.path.id.is_some());
+    }
+
+    #[test]
+    fn a_denial_beside_another_is_what_it_is_alone() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        std::fs::create_dir_all(root.join("real/below")).unwrap();
+        std::fs::write(root.join("file"), "").unwrap();
+        symlink("file", root.join("link")).unwrap();
+        symlink("real", root.join("way")).unwrap();
+        let resolver = Resolver::new(&root);
+        for (path, target, kind) in [
+            ("file", "file", PathKind::File),
+            ("real", "real", PathKind::Directory),
+            ("link", "file", PathKind::File),
+            ("absent", "absent", PathKind::Missing),
+            ("way/below", "real/below", PathKind::Directory),
+            ("way", "real", PathKind::Directory),
+        ] {
+            let expected = ResolvedPath { path: root.join(target), kind, id: None };
+            assert_eq!(resolver.denial(Path::new(path)).unwrap(), expected, "{path}");
+            assert_eq!(Resolver::once(&root).denial(Path::new(path)).unwrap(), expected, "{path} alone");
+        }
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use ringfence_types::{Excess, ResolvedPath, ResolvedPolicy, SandboxCapabilities, SessionId, UnixPath};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::OFlags;
 
 use super::lock::SessionLock;
 use super::{SessionError, session_directory};
@@ -243,7 +243,7 @@ fn own_directory(workspace_root: &Path, id: &SessionId) -> Result<Root, SessionE
     files::private_directory(&path).map_err(io(&path))?;
     let fd =
         open_path(&path, OFlags::NOFOLLOW | OFlags::DIRECTORY).map_err(|errno| io(&path)(errno.into()))?;
-    let found = Resolver::new(&parent).examine(fd).map_err(io(&path))?;
+    let found = Resolver::once(&parent).examine(fd).map_err(io(&path))?;
     let caller = rustix::process::geteuid().as_raw();
     match found.owner {
         Some(owner) if owner.uid != caller => {
@@ -259,14 +259,13 @@ fn own_directory(workspace_root: &Path, id: &SessionId) -> Result<Root, SessionE
 /// A directory of the host's choice: it exists, and the caller can enter it.
 fn host_directory(host: &Host, directory: &Path) -> Result<Root, SessionError> {
     let io = |source| SessionError::Io { path: directory.to_path_buf(), source };
-    let fd = open_path(directory, OFlags::DIRECTORY).map_err(|errno| match errno {
+    // The last component asks for the right to enter.
+    let fd = open_path(&directory.join("."), OFlags::DIRECTORY).map_err(|errno| match errno {
         rustix::io::Errno::NOENT => SessionError::Missing(directory.to_path_buf()),
         rustix::io::Errno::NOTDIR => SessionError::NotADirectory(directory.to_path_buf()),
         errno => io(errno.into()),
     })?;
-    rustix::fs::openat(&fd, ".", OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .map_err(|errno| io(errno.into()))?;
-    let Found { path, owner, .. } = Resolver::new(Path::new("/")).examine(fd).map_err(io)?;
+    let Found { path, owner, .. } = Resolver::once(Path::new("/")).examine(fd).map_err(io)?;
     if host.owns(&path.path) {
         return Err(SessionError::RingfenceHome(path.path));
     }
