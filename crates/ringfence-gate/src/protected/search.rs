@@ -201,7 +201,10 @@ impl Search<'_, '_> {
         let root = walk::open_root(self.root)?;
         let known = old.as_ref().and_then(IndexFile::tree);
         let rebuilt = known.is_none();
-        let scope = Scope { deadline: self.deadline, since: None, root_only: root_only && !rebuilt };
+        let deadline = self.deadline;
+        let expired = move || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let expired = deadline.is_some().then_some(&expired as &(dyn Fn() -> bool + Sync));
+        let scope = Scope { expired, since: None, root_only: root_only && !rebuilt };
         let (tree, refreshed) = walk::refresh(root.as_fd(), known.unwrap_or_else(Tree::unread), scope);
         let summary = summarize(&tree, &refreshed);
         self.report.directories += tree.nodes.len();
@@ -210,14 +213,14 @@ impl Search<'_, '_> {
         if !refreshed.complete {
             self.survey.note(format!(
                 "{} of at least {} directories below {} not looked at within {} ms",
-                tree.nodes.len() - refreshed.checked.min(tree.nodes.len()),
-                tree.nodes.len(),
+                refreshed.left,
+                refreshed.left + refreshed.checked,
                 self.root.display(),
                 self.settings.search_ms,
             ));
         }
         // Without time for the directories there is none for a file that says so either.
-        let hopeless = rebuilt && !refreshed.complete && refreshed.checked <= 1;
+        let hopeless = rebuilt && !refreshed.complete && tree.nodes.len() <= 1;
         let Some(state) = self.state.filter(|_| !hopeless) else { return Ok(Index::Memory(tree)) };
         let kept = match old {
             Some(old) if !refreshed.changed && !rebuilt => {
