@@ -121,7 +121,7 @@ pub fn search(
     settings: &Settings,
     state: Option<&Path>,
 ) -> Result<Found, ProtectedError> {
-    let began = Moment::now();
+    let mut began = Moment::now();
     let deadline = settings.budget().map(|budget| Instant::now() + budget);
     let roots = Roots::new(roots, deny);
     let mut survey = Survey::new(&roots, &settings.user);
@@ -131,6 +131,7 @@ pub fn search(
         let failed = |source| ProtectedError::Root { path: root.to_path_buf(), source };
         let stat = Stat::of(root).map_err(failed)?;
         if stat.is_dir() {
+            began = began.for_files_on(walk::open_root(root).map_err(failed)?);
             let mut look =
                 Search { root, settings, state, deadline, survey: &mut survey, report: &mut report }
                     .run(stat)

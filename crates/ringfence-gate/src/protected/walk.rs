@@ -7,12 +7,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstatfs, open, openat, statx};
 use rustix::io::Errno;
 
 use super::index::{Mark, Stamp, Tree};
-use super::stat::{Since, Stat, is_racy, nanos};
+use super::stat::{Since, Stat, nanos, slack_on};
 
 /// File systems that hold no files of anybody: nothing can be planted there, and some have no end.
 const PSEUDO: [u64; 16] = [
@@ -109,8 +110,17 @@ struct Job {
     parent_changed: bool,
 }
 
+/// The file system of a root.
+#[derive(Clone, Copy)]
+struct FileSystem {
+    dev: u64,
+    slack: Duration,
+}
+
 struct Listing {
     stat: Stat,
+    /// Whether a change after the look at the directory could carry the same stamp.
+    racy: bool,
     mark: Mark,
     /// Names and inode numbers of directories in it.
     children: Vec<(CString, u64)>,
@@ -147,7 +157,8 @@ impl Walk<'_> {
         }
         self.index_children(&gone);
         let root = self.root;
-        let root_dev = Stat::at(root, c"").map_or(0, |stat| stat.id.dev);
+        let dev = Stat::at(root, c"").map_or(0, |stat| stat.id.dev);
+        let home = FileSystem { dev, slack: slack_on(root) };
         let mut buffer = vec![MaybeUninit::uninit(); 1 << 15];
         while !self.queue.is_empty() {
             self.out.changed = true;
@@ -157,7 +168,7 @@ impl Walk<'_> {
             let Some(job) = self.queue.pop_front() else { break };
             let path = self.tree.c_path(&self.tree.nodes[job.node]).to_owned();
             gone.resize(self.tree.nodes.len(), false);
-            match list(root, &path, root_dev, &mut buffer) {
+            match list(root, &path, home, &mut buffer) {
                 Ok(listing) => self.take(&job, &path, listing),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => gone[job.node] = true,
                 Err(error) => self.unreadable(&job, &path, error),
@@ -263,7 +274,7 @@ impl Walk<'_> {
         let node = &mut self.tree.nodes[job.node];
         let before = std::mem::replace(&mut node.mark, listing.mark);
         let was = node.stamp;
-        let ctime = if is_racy(stat.ctime) { Stamp::RACY } else { stat.ctime };
+        let ctime = if listing.racy { Stamp::RACY } else { stat.ctime };
         node.stamp = Stamp { ino: stat.id.ino, ctime };
         if listing.mark.any() {
             self.out.listed.push(Listed {
@@ -315,14 +326,17 @@ fn join(dir: &CStr, name: &CStr) -> Vec<u8> {
 fn list(
     root: BorrowedFd<'_>,
     path: &CStr,
-    root_dev: u64,
+    home: FileSystem,
     buffer: &mut [MaybeUninit<u8>],
 ) -> Result<Listing, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = openat(root, path, flags, Mode::empty())?;
+    let before = Since::now(home.slack);
     let stat = Stat::at(&dir, c"").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    let mut listing = Listing { stat, mark: Mark::default(), children: Vec::new() };
-    if listing.stat.id.dev != root_dev && fstatfs(&dir).is_ok_and(|fs| PSEUDO.contains(&(fs.f_type as u64))) {
+    let foreign = stat.id.dev != home.dev;
+    let racy = before.includes(stat.ctime) || foreign && slack_on(&dir) > home.slack;
+    let mut listing = Listing { stat, racy, mark: Mark::default(), children: Vec::new() };
+    if foreign && fstatfs(&dir).is_ok_and(|fs| PSEUDO.contains(&(fs.f_type as u64))) {
         return Ok(listing);
     }
     let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
