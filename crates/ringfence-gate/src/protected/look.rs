@@ -147,7 +147,7 @@ impl Root<'_> {
                 return None;
             }
         };
-        let scope = Scope { deadline: None, since: Some(since), root_only: false };
+        let scope = Scope { expired: None, since: Some(since), root_only: false };
         let rebuilt = known.is_none();
         let (tree, refreshed) = walk::refresh(fd.as_fd(), known.unwrap_or_else(Tree::unread), scope);
         let summary = summarize(&tree, &refreshed);

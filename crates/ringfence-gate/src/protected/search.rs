@@ -121,7 +121,7 @@ pub fn search(
     settings: &Settings,
     state: Option<&Path>,
 ) -> Result<Found, ProtectedError> {
-    let began = Moment::now();
+    let mut began = Moment::now();
     let deadline = settings.budget().map(|budget| Instant::now() + budget);
     let roots = Roots::new(roots, deny);
     let mut survey = Survey::new(&roots, &settings.user);
@@ -131,6 +131,7 @@ pub fn search(
         let failed = |source| ProtectedError::Root { path: root.to_path_buf(), source };
         let stat = Stat::of(root).map_err(failed)?;
         if stat.is_dir() {
+            began = began.for_files_on(walk::open_root(root).map_err(failed)?);
             let mut look =
                 Search { root, settings, state, deadline, survey: &mut survey, report: &mut report }
                     .run(stat)
@@ -201,7 +202,10 @@ impl Search<'_, '_> {
         let root = walk::open_root(self.root)?;
         let known = old.as_ref().and_then(IndexFile::tree);
         let rebuilt = known.is_none();
-        let scope = Scope { deadline: self.deadline, since: None, root_only: root_only && !rebuilt };
+        let deadline = self.deadline;
+        let expired = move || deadline.is_some_and(|deadline| Instant::now() >= deadline);
+        let expired = deadline.is_some().then_some(&expired as &(dyn Fn() -> bool + Sync));
+        let scope = Scope { expired, since: None, root_only: root_only && !rebuilt };
         let (tree, refreshed) = walk::refresh(root.as_fd(), known.unwrap_or_else(Tree::unread), scope);
         let summary = summarize(&tree, &refreshed);
         self.report.directories += tree.nodes.len();
@@ -210,14 +214,14 @@ impl Search<'_, '_> {
         if !refreshed.complete {
             self.survey.note(format!(
                 "{} of at least {} directories below {} not looked at within {} ms",
-                tree.nodes.len() - refreshed.checked.min(tree.nodes.len()),
-                tree.nodes.len(),
+                refreshed.left,
+                refreshed.left + refreshed.checked,
                 self.root.display(),
                 self.settings.search_ms,
             ));
         }
         // Without time for the directories there is none for a file that says so either.
-        let hopeless = rebuilt && !refreshed.complete && refreshed.checked <= 1;
+        let hopeless = rebuilt && !refreshed.complete && tree.nodes.len() <= 1;
         let Some(state) = self.state.filter(|_| !hopeless) else { return Ok(Index::Memory(tree)) };
         let kept = match old {
             Some(old) if !refreshed.changed && !rebuilt => {

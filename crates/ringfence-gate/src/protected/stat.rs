@@ -3,10 +3,11 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime};
 
 use ringfence_types::{FileId, PathKind, ResolvedPath};
-use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, FileType, Statx, StatxFlags, fstatfs, makedev, statx};
+use rustix::time::{ClockId, clock_gettime};
 
 const NANOS: i64 = 1_000_000_000;
 
@@ -90,34 +91,71 @@ pub(super) fn found<T>(result: io::Result<T>) -> io::Result<Option<T>> {
     }
 }
 
-/// The kernel stamps files with a clock that it advances once a tick, at most every 10 ms.
-const TICK: Duration = Duration::from_millis(20);
 /// File systems that keep whole seconds, some only even ones.
 const COARSE: i64 = 2 * NANOS;
+/// How far the clock of another machine may be behind, which stamps the files of a network file system.
+const REMOTE: Duration = Duration::from_millis(20);
+/// File systems whose files this kernel stamps (statfs(2)).
+const LOCAL: [u64; 9] = [
+    0xef53,      // ext2, ext3, ext4
+    0x5846_5342, // xfs
+    0x9123_683e, // btrfs
+    0x0102_1994, // tmpfs
+    0x8584_58f6, // ramfs
+    0x794c_7630, // overlayfs
+    0xf2f5_2010, // f2fs
+    0x2fc1_2fc1, // zfs
+    0xca45_1a4e, // bcachefs
+];
 
-/// A moment on both clocks, so that a step of the wall clock is noticed.
+/// The clock that the kernel stamps files with: `CLOCK_REALTIME_COARSE`, which it advances once a tick. A stamp is never
+/// earlier than what this clock showed before the change; where file systems keep finer stamps, it may be later
+/// than what it shows afterwards.
+fn stamp_clock() -> i64 {
+    let now = clock_gettime(ClockId::RealtimeCoarse);
+    now.tv_sec.saturating_mul(NANOS).saturating_add(now.tv_nsec)
+}
+
+/// How much earlier than by [`stamp_clock`] a change on this file system may be stamped.
+pub(super) fn slack_on(fd: impl AsFd) -> Duration {
+    let local = fstatfs(fd).is_ok_and(|fs| LOCAL.contains(&(fs.f_type as u64)));
+    if local { Duration::ZERO } else { REMOTE }
+}
+
+/// A moment on the clock of stamps, and on one that nobody sets, so that a step of the first is noticed.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Moment {
+    stamp: i64,
     wall: SystemTime,
     monotonic: Instant,
+    /// How much earlier a change may be stamped.
+    slack: Duration,
 }
 
 impl Moment {
     pub(super) fn now() -> Self {
-        Self { wall: SystemTime::now(), monotonic: Instant::now() }
+        // In this order, and the other way round in `since`, a pause between two clocks only moves the bound down.
+        let monotonic = Instant::now();
+        Self { monotonic, wall: SystemTime::now(), stamp: stamp_clock(), slack: Duration::ZERO }
     }
 
-    /// Which status changes are later than this moment. If the wall clock was put back since then, so is the
+    /// The same moment, for files on this file system too: one on another machine makes it less sharp.
+    pub(super) fn for_files_on(self, fd: impl AsFd) -> Self {
+        Self { slack: self.slack.max(slack_on(fd)), ..self }
+    }
+
+    /// Which status changes are not earlier than this moment. If the wall clock was put back since then, so is the
     /// bound.
     pub(super) fn since(self) -> Since {
+        let now = SystemTime::now();
         let expected = self.wall + self.monotonic.elapsed();
-        let stepped_back = expected.duration_since(SystemTime::now()).unwrap_or_default();
-        Since(epoch_nanos(self.wall - TICK - stepped_back))
+        let stepped_back = expected.duration_since(now).unwrap_or_default();
+        Since(self.stamp.saturating_sub(nanos_of(stepped_back + self.slack)))
     }
 }
 
-fn epoch_nanos(time: SystemTime) -> i64 {
-    time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
+fn nanos_of(duration: Duration) -> i64 {
+    i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX)
 }
 
 /// A lower bound for status changes.
@@ -129,20 +167,21 @@ impl Since {
         Self(nanos)
     }
 
+    /// This moment, for what is looked at next.
+    pub(super) fn now(slack: Duration) -> Self {
+        Self(stamp_clock().saturating_sub(nanos_of(slack)))
+    }
+
     /// In nanoseconds since the epoch.
     pub(super) fn bound(self) -> i64 {
         self.0
     }
 
-    /// Whether a status change at `ctime` may be later than the bound.
+    /// Whether a status change at `ctime` may be later than the bound. A change in the same tick of the clock, right
+    /// before the bound, counts as one.
     pub(super) fn includes(self, ctime: i64) -> bool {
         rounded_up(ctime) >= self.0
     }
-}
-
-/// Whether a change right after one at `ctime` could carry the same stamp, if it is looked at now.
-pub(super) fn is_racy(ctime: i64) -> bool {
-    rounded_up(ctime) >= epoch_nanos(SystemTime::now() - TICK)
 }
 
 fn rounded_up(ctime: i64) -> i64 {
@@ -163,26 +202,64 @@ mod tests {
         assert_eq!(Stat::find(&link.join("etc/passwd/none")).unwrap(), None);
     }
 
+    /// Waits until the clock of stamps shows a later time than `ctime`: at most a tick.
+    fn wait_past(ctime: i64) {
+        while stamp_clock() <= ctime {
+            std::thread::yield_now();
+        }
+    }
+
     #[test]
-    fn changes_are_told_from_what_was_there() {
+    fn a_change_one_tick_before_is_no_change_since() {
         let dir = tempfile::tempdir().unwrap();
-        let old = Stat::of(dir.path()).unwrap();
-        std::thread::sleep(TICK * 2);
+        for n in 0..50 {
+            std::fs::write(dir.path().join(n.to_string()), "").unwrap();
+            let old = Stat::of(dir.path()).unwrap();
+            wait_past(old.ctime);
+            let moment = Moment::now();
+            assert!(!moment.since().includes(old.ctime), "{moment:?} {old:?}");
+            // At once, in whatever tick.
+            std::fs::write(dir.path().join(format!("new{n}")), "").unwrap();
+            let new = Stat::of(dir.path()).unwrap();
+            assert!(moment.since().includes(new.ctime), "{moment:?} {new:?}");
+            assert_eq!(old.id, new.id);
+        }
+    }
+
+    #[test]
+    fn no_change_is_missed() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("file");
+        for _ in 0..5000 {
+            let moment = Moment::now();
+            std::fs::write(&file, "").unwrap();
+            assert!(moment.since().includes(Stat::of(&file).unwrap().ctime), "{moment:?}");
+            std::fs::remove_file(&file).unwrap();
+        }
+    }
+
+    #[test]
+    fn another_machines_clock_may_be_behind() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = |path: &Path| std::fs::File::open(path).unwrap();
         let moment = Moment::now();
-        assert!(!moment.since().includes(old.ctime));
-        assert!(!is_racy(old.ctime));
-        std::fs::write(dir.path().join("new"), "").unwrap();
-        let new = Stat::of(dir.path()).unwrap();
-        assert!(moment.since().includes(new.ctime));
-        assert!(is_racy(new.ctime));
-        assert_eq!(old.id, new.id);
+        let stamp = moment.stamp;
+        let here = moment.for_files_on(open(dir.path()));
+        assert_eq!(here.slack, Duration::ZERO, "this test needs a local file system");
+        assert!(!here.since().includes(stamp - 10_000_000));
+        // Not one of those that are known to be local.
+        let there = here.for_files_on(open(Path::new("/proc")));
+        assert!(there.since().includes(stamp - 10_000_000));
+        assert!(there.for_files_on(open(dir.path())).since().includes(stamp - 10_000_000), "one of several");
     }
 
     #[test]
     fn a_clock_that_was_put_back_moves_the_bound() {
-        let moment = Moment { wall: SystemTime::now() + Duration::from_secs(100), monotonic: Instant::now() };
-        let now = epoch_nanos(SystemTime::now());
-        assert!(moment.since().includes(now + 1));
+        let now = Moment::now();
+        let ahead = Duration::from_secs(100);
+        let moment = Moment { wall: now.wall + ahead, stamp: now.stamp + nanos_of(ahead), ..now };
+        assert!(moment.since().includes(now.stamp));
+        assert!(!moment.since().includes(now.stamp - NANOS));
     }
 
     #[test]

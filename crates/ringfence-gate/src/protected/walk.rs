@@ -7,13 +7,13 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::time::Duration;
 
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, RawDir, StatxFlags, fstatfs, open, openat, statx};
 use rustix::io::Errno;
 
 use super::index::{Mark, Stamp, Tree};
-use super::stat::{Since, Stat, is_racy, nanos};
+use super::stat::{Since, Stat, nanos, slack_on};
 
 /// File systems that hold no files of anybody: nothing can be planted there, and some have no end.
 const PSEUDO: [u64; 16] = [
@@ -59,6 +59,8 @@ pub(super) struct Refreshed {
     pub(super) complete: bool,
     /// Directories looked at.
     pub(super) checked: usize,
+    /// Directories known and not looked at; more may lie below them.
+    pub(super) left: usize,
     pub(super) listed: Vec<Listed>,
     /// Directories that could not be read.
     pub(super) unreadable: BTreeSet<String>,
@@ -67,10 +69,10 @@ pub(super) struct Refreshed {
 }
 
 /// What to look at.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Scope {
-    /// When to stop; `None` is never.
-    pub(super) deadline: Option<Instant>,
+#[derive(Clone, Copy)]
+pub(super) struct Scope<'a> {
+    /// Whether the time for it is over; `None` is never.
+    pub(super) expired: Option<&'a (dyn Fn() -> bool + Sync)>,
     /// From when on a directory counts as fresh; `None` is never.
     pub(super) since: Option<Since>,
     /// Only the root and what is new in it, beside directories never read.
@@ -81,7 +83,7 @@ pub(super) struct Scope {
 ///
 /// A directory changed if its inode number or its status change time did, which no program can set. Symlinks
 /// are not followed. Mounted file systems are looked into. What lies in a `.git` is not: that is the survey's.
-pub(super) fn refresh(root: BorrowedFd<'_>, tree: Tree, scope: Scope) -> (Tree, Refreshed) {
+pub(super) fn refresh(root: BorrowedFd<'_>, tree: Tree, scope: Scope<'_>) -> (Tree, Refreshed) {
     Walk { root, scope, tree, known: HashSet::new(), queue: VecDeque::new(), out: Refreshed::default() }.run()
 }
 
@@ -108,8 +110,17 @@ struct Job {
     parent_changed: bool,
 }
 
+/// The file system of a root.
+#[derive(Clone, Copy)]
+struct FileSystem {
+    dev: u64,
+    slack: Duration,
+}
+
 struct Listing {
     stat: Stat,
+    /// Whether a change after the look at the directory could carry the same stamp.
+    racy: bool,
     mark: Mark,
     /// Names and inode numbers of directories in it.
     children: Vec<(CString, u64)>,
@@ -117,7 +128,7 @@ struct Listing {
 
 struct Walk<'a> {
     root: BorrowedFd<'a>,
-    scope: Scope,
+    scope: Scope<'a>,
     tree: Tree,
     /// Directories of the index whose parents have to be read again.
     known: HashSet<Vec<u8>>,
@@ -128,8 +139,7 @@ struct Walk<'a> {
 impl Walk<'_> {
     fn run(mut self) -> (Tree, Refreshed) {
         let (states, checked) = self.check();
-        self.out.checked = checked;
-        self.out.complete = checked == self.tree.nodes.len();
+        let unchecked = self.tree.nodes.len() - checked;
         let mut gone = vec![false; self.tree.nodes.len()];
         for (node, state) in &states {
             match state {
@@ -147,24 +157,27 @@ impl Walk<'_> {
         }
         self.index_children(&gone);
         let root = self.root;
-        let root_dev = Stat::at(root, c"").map_or(0, |stat| stat.id.dev);
+        let dev = Stat::at(root, c"").map_or(0, |stat| stat.id.dev);
+        let home = FileSystem { dev, slack: slack_on(root) };
         let mut buffer = vec![MaybeUninit::uninit(); 1 << 15];
-        while let Some(job) = self.queue.pop_front() {
+        while !self.queue.is_empty() {
+            self.out.changed = true;
             if self.expired() {
-                self.out.complete = false;
-                self.out.changed = true;
                 break;
             }
-            self.out.changed = true;
+            let Some(job) = self.queue.pop_front() else { break };
             let path = self.tree.c_path(&self.tree.nodes[job.node]).to_owned();
             gone.resize(self.tree.nodes.len(), false);
-            match list(root, &path, root_dev, &mut buffer) {
+            match list(root, &path, home, &mut buffer) {
                 Ok(listing) => self.take(&job, &path, listing),
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => gone[job.node] = true,
                 Err(error) => self.unreadable(&job, &path, error),
             }
         }
         gone.resize(self.tree.nodes.len(), false);
+        self.out.left = unchecked + self.queue.len();
+        self.out.checked = self.tree.nodes.len() - self.out.left;
+        self.out.complete = self.out.left == 0;
         // The root stays even if it has gone, so that the tree is never empty.
         if gone.iter().skip(1).any(|&gone| gone) {
             self.out.changed = true;
@@ -178,7 +191,7 @@ impl Walk<'_> {
     }
 
     fn expired(&self) -> bool {
-        self.scope.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+        self.scope.expired.is_some_and(|expired| expired())
     }
 
     /// Compares the directories of the index with what is there. Returns those that differ, and how many were
@@ -190,7 +203,7 @@ impl Walk<'_> {
             let differ = (0..nodes.len()).filter(unread).map(|node| (node, self.state(node))).collect();
             return (differ, nodes.len());
         }
-        if self.scope.deadline.is_some() || nodes.len() < PARALLEL {
+        if self.scope.expired.is_some() || nodes.len() < PARALLEL {
             return self.check_range(0..nodes.len());
         }
         let threads = std::thread::available_parallelism().map_or(1, |count| count.get().min(4));
@@ -261,7 +274,7 @@ impl Walk<'_> {
         let node = &mut self.tree.nodes[job.node];
         let before = std::mem::replace(&mut node.mark, listing.mark);
         let was = node.stamp;
-        let ctime = if is_racy(stat.ctime) { Stamp::RACY } else { stat.ctime };
+        let ctime = if listing.racy { Stamp::RACY } else { stat.ctime };
         node.stamp = Stamp { ino: stat.id.ino, ctime };
         if listing.mark.any() {
             self.out.listed.push(Listed {
@@ -276,7 +289,6 @@ impl Walk<'_> {
             if !self.known.contains(&child) {
                 let stamp = Stamp { ino, ctime: Stamp::UNREAD };
                 let node = self.tree.push(&child, stamp, Mark::default());
-                self.out.checked += 1;
                 self.queue.push_back(Job {
                     node,
                     known: false,
@@ -314,14 +326,17 @@ fn join(dir: &CStr, name: &CStr) -> Vec<u8> {
 fn list(
     root: BorrowedFd<'_>,
     path: &CStr,
-    root_dev: u64,
+    home: FileSystem,
     buffer: &mut [MaybeUninit<u8>],
 ) -> Result<Listing, Errno> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let dir = openat(root, path, flags, Mode::empty())?;
+    let before = Since::now(home.slack);
     let stat = Stat::at(&dir, c"").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
-    let mut listing = Listing { stat, mark: Mark::default(), children: Vec::new() };
-    if listing.stat.id.dev != root_dev && fstatfs(&dir).is_ok_and(|fs| PSEUDO.contains(&(fs.f_type as u64))) {
+    let foreign = stat.id.dev != home.dev;
+    let racy = before.includes(stat.ctime) || foreign && slack_on(&dir) > home.slack;
+    let mut listing = Listing { stat, racy, mark: Mark::default(), children: Vec::new() };
+    if foreign && fstatfs(&dir).is_ok_and(|fs| PSEUDO.contains(&(fs.f_type as u64))) {
         return Ok(listing);
     }
     let (mut head, mut objects, mut refs, mut common) = (false, false, false, false);
@@ -356,4 +371,47 @@ fn list(
     }
     listing.mark.bare = head && (objects && refs || common);
     Ok(listing)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    /// Whether the search stops when the time is over at the `calls`th look at the clock.
+    fn after(calls: usize) -> impl Fn() -> bool + Sync {
+        let count = AtomicUsize::new(0);
+        move || count.fetch_add(1, Ordering::Relaxed) >= calls
+    }
+
+    #[test]
+    fn what_was_not_looked_at_is_counted() {
+        let dir = tempfile::tempdir().unwrap();
+        for path in ["a/in", "b", "c", "d"] {
+            std::fs::create_dir_all(dir.path().join(path)).unwrap();
+        }
+        let root = open_root(dir.path()).unwrap();
+        let look = |tree, calls| {
+            let expired = after(calls);
+            refresh(root.as_fd(), tree, Scope { expired: Some(&expired), since: None, root_only: false })
+        };
+        // One look at the clock is for the comparison with the index, the others are each before a directory.
+        let counts = |calls| {
+            let (tree, refreshed) = look(Tree::unread(), calls);
+            let unread = tree.nodes.iter().filter(|node| node.stamp.ctime == Stamp::UNREAD).count();
+            assert_eq!((unread, tree.nodes.len() - unread), (refreshed.left, refreshed.checked), "{calls}");
+            assert_eq!(refreshed.complete, unread == 0, "{calls}");
+            (refreshed.checked, refreshed.left)
+        };
+        for (calls, checked, left) in [(0, 0, 1), (1, 0, 1), (2, 1, 4), (6, 5, 1), (7, 6, 0)] {
+            assert_eq!(counts(calls), (checked, left), "{calls}");
+        }
+        // Which of the four holds another one depends on the file system's order.
+        (3..6).map(counts).for_each(drop);
+        // The next one goes on with what was left.
+        let (tree, _) = look(Tree::unread(), 2);
+        let (_, refreshed) = look(tree, 100);
+        assert_eq!((refreshed.checked, refreshed.left, refreshed.complete), (6, 0, true));
+    }
 }

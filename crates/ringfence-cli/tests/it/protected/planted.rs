@@ -1,6 +1,6 @@
 //! What appears during the run and would be executed outside: found at the end, moved to quarantine, reported.
 
-use ringfence_testkit::{Fixture, Listing, needs};
+use ringfence_testkit::{Caller, Fixture, Listing, needs};
 use rustix::process::Signal;
 
 use super::{inside, repository, violation};
@@ -258,5 +258,23 @@ fn a_violation_is_reported_in_json() {
         // What was harmless stays.
         assert!(fixture.exists("ws/new/.git/HEAD"));
         git(fixture, &fixture.ws().join("new"), &["status", "-s"]);
+    });
+}
+
+/// The kernel stamps changes with a clock that it advances once a tick, at most every 10 ms.
+#[test]
+fn what_changed_a_tick_before_the_start_is_not_the_runs_doing() {
+    as_each_caller(|fixture| {
+        for _ in 0..10 {
+            fixture.mkdir("ws/closed");
+            let script = "chmod 0 closed; sleep 0.012; exec $RUN -- true";
+            fixture.shell_outside(script).finish().code_is(0);
+            fixture.shell_outside("rmdir closed").finish().code_is(0);
+        }
+        // Closed by the run itself, it is moved away, unless root can look into it all the same.
+        fixture.mkdir("ws/closed");
+        let finished = fixture.shell_inside(&[], "chmod 0 closed").finish();
+        let expected = if fixture.caller() == Caller::User { Some(125) } else { Some(0) };
+        assert_eq!(finished.code, expected, "{}", finished.report());
     });
 }
