@@ -1,0 +1,9 @@
+//! The proxy between clients and servers on the loopback. Every refusal is shown beside a control that passes.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod admission;
+mod lifetime;
+mod plain;
+mod support;
+mod tunnels;
