@@ -20,6 +20,8 @@ mod dial;
 mod dns;
 mod error;
 mod event;
+#[doc(hidden)]
+pub mod fuzzing;
 mod guard;
 mod http;
 mod io;

@@ -241,12 +241,6 @@ async fn accept(
     connections: &mut JoinSet<()>,
 ) {
     loop {
-        while connections.try_join_next().is_some() {}
-        let place = tokio::select! {
-            place = Arc::clone(&places).acquire_owned() => place,
-            Some(_) = connections.join_next() => continue,
-        };
-        let Ok(place) = place else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
@@ -259,6 +253,13 @@ async fn accept(
                 continue;
             }
         };
+        let place = loop {
+            tokio::select! {
+                place = Arc::clone(&places).acquire_owned() => break place,
+                Some(_) = connections.join_next() => {}
+            }
+        };
+        let Ok(place) = place else { return };
         let (service, admission) = (service.clone(), Arc::clone(&admission));
         connections.spawn(async move {
             serve(stream, peer, service, admission).await;

@@ -371,4 +371,22 @@ mod tests {
             assert!(text.parse::<HostPattern>().is_err(), "{text}");
         }
     }
+
+    proptest::proptest! {
+        #[test]
+        fn matching_and_covering_agree(
+            (text, other) in ("[a*.]{0,4}[ab]\\.[ab](:[*]|:80|:22)?", "[a*.]{0,4}[ab]\\.[ab](:[*]|:80|:22)?"),
+            host in "([ab]\\.){0,3}[ab]",
+            port in proptest::sample::select(vec![22u16, 80, 443, 8080]),
+        ) {
+            if let (Ok(own), Ok(other)) = (text.parse::<HostPattern>(), other.parse::<HostPattern>()) {
+                let host: Host = host.parse().unwrap();
+                proptest::prop_assert_eq!(own.to_string().parse::<HostPattern>(), Ok(own.clone()));
+                proptest::prop_assert_eq!(own.matches(&host, port), own.covers(&HostPattern::exact(&host, port)));
+                if own.covers(&other) && other.matches(&host, port) {
+                    proptest::prop_assert!(own.matches(&host, port));
+                }
+            }
+        }
+    }
 }

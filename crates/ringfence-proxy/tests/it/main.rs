@@ -5,5 +5,8 @@
 mod admission;
 mod lifetime;
 mod plain;
+mod server_name;
 mod support;
+mod transparent;
 mod tunnels;
+mod upstream;
