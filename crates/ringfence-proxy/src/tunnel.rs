@@ -90,6 +90,7 @@ impl Tunnel {
             drop(from_host);
             pump.run().await.map_err(SniFault::from)
         };
+        let mut cut = Cut { streams: [&client, &host], armed: true };
         let end = tokio::select! {
             result = async { tokio::try_join!(up, down) } => match result {
                 Ok(_) => TunnelEnd::Closed,
@@ -98,13 +99,22 @@ impl Tunnel {
             },
             () = idle_for(traffic, idle) => TunnelEnd::Idle,
         };
-        if !matches!(end, TunnelEnd::Closed) {
-            // A transfer that was cut must not look complete.
-            for stream in [&client, &host] {
-                let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
-            }
-        }
+        cut.armed = end != TunnelEnd::Closed;
         end
+    }
+}
+
+/// A transfer that is cut, by the end of the run too, must not look complete: both sides see a reset.
+struct Cut<'a> {
+    streams: [&'a TcpStream; 2],
+    armed: bool,
+}
+
+impl Drop for Cut<'_> {
+    fn drop(&mut self) {
+        for stream in self.streams.into_iter().filter(|_| self.armed) {
+            let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
+        }
     }
 }
 

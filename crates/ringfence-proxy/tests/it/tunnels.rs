@@ -199,15 +199,15 @@ async fn a_reset_is_passed_on_and_no_end_is_feigned() {
 #[tokio::test]
 async fn an_idle_tunnel_ends_and_a_busy_one_does_not() {
     let port = echo_server().await;
-    let limits = Limits { idle: Duration::from_millis(300), ..Limits::default() };
+    let limits = Limits { idle: Duration::from_secs(1), ..Limits::default() };
     let proxy = Setup { limits, ..Setup::new(&["a.test:*"]).loopback(port) }.start();
     let mut client = proxy.tunnel(&format!("a.test:{port}")).await;
-    for _ in 0..8 {
+    for _ in 0..30 {
         client.write_all(b"x").await.unwrap();
         exactly(&mut client, 1).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     rest(&mut client).await;
     let end = proxy.end().await;
-    assert_eq!((end.ending, end.sent), (Some(Ending::Idle), 8));
+    assert_eq!((end.ending, end.sent), (Some(Ending::Idle), 30));
 }
