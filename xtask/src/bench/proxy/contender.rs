@@ -77,11 +77,7 @@ impl Contender {
             }
         };
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-        let start_error = |source| Error::Start { command: describe(&command), source };
-        let child = match command.spawn() {
-            Ok(child) => child,
-            Err(source) => return Err(start_error(source)),
-        };
+        let child = command.spawn().map_err(|source| Error::Start { command: describe(&command), source })?;
         let contender = Self { kind, child, address: ([127, 0, 0, 1], port).into() };
         let deadline = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(contender.address).is_err() {
