@@ -13,7 +13,8 @@ pub struct Limits {
     pub idle: Duration,
     /// For somebody to answer a question.
     pub ask: Duration,
-    /// Connections at one time; further ones wait in the listeners' backlogs.
+    /// Connections at one time; further ones wait in the listeners' backlogs. One whose receiver does not read holds
+    /// up to 16 KiB for each direction.
     pub connections: usize,
 }
 
@@ -25,7 +26,7 @@ impl Default for Limits {
             dial: Duration::from_secs(10),
             idle: Duration::from_secs(30 * 60),
             ask: Duration::from_secs(5 * 60),
-            connections: 16 * 1024,
+            connections: 4096,
         }
     }
 }

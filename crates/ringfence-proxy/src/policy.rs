@@ -223,20 +223,21 @@ impl EgressPolicy {
         hit.map(|pattern| Rule::Denied { pattern: pattern.clone() })
     }
 
-    /// The deny rule that means this host or, for an address, the IPv4 address that it leads to.
+    /// The deny rule that means this host or, for an address, the one that it leads to or its other spelling.
     pub(crate) fn denied(&self, host: &Host, port: u16) -> Option<Rule> {
-        let embedded = match host {
-            Host::Ip(ip) => embedded_v4(*ip).map(|ip| Host::Ip(ip.into())),
+        let other: Option<IpAddr> = match host {
+            Host::Ip(IpAddr::V4(ip)) => Some(ip.to_ipv6_mapped().into()),
+            Host::Ip(ip) => embedded_v4(*ip).map(IpAddr::from),
             Host::Name(_) => None,
         };
+        let other = other.map(Host::Ip);
         let hit = self.deny.iter().find(|pattern| {
             let port_hit = match pattern.port() {
                 PortPattern::One(own) => own == port,
                 PortPattern::Web | PortPattern::Any => true,
             };
             port_hit
-                && (pattern.matches_host(host)
-                    || embedded.as_ref().is_some_and(|ip| pattern.matches_host(ip)))
+                && (pattern.matches_host(host) || other.as_ref().is_some_and(|ip| pattern.matches_host(ip)))
         });
         hit.map(|pattern| Rule::Denied { pattern: pattern.clone() })
     }

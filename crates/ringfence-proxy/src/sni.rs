@@ -14,8 +14,8 @@ use crate::event::Protocol;
 use crate::policy::{Rule, SniCheck, Wanted};
 use client_hello::Found;
 
-/// Bytes of the first message.
-const LIMIT: usize = 64 * 1024;
+/// Bytes of the first message: a full record and what lies around it.
+const LIMIT: usize = 20 * 1024;
 
 /// Compares the first message of a client with the host that was allowed.
 ///

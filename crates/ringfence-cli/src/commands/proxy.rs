@@ -22,6 +22,8 @@ use crate::exit::Exit;
 use crate::output::one_line;
 use crate::usage::UsageError;
 
+/// Connections at one time, of all clients together.
+const CONNECTIONS: usize = 16 * 1024;
 /// Events that wait for a slow reader of standard output; further ones are counted and lost.
 const QUEUE: usize = 16 * 1024;
 
@@ -41,7 +43,7 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<Exit, CliError> {
     let run = Run {
         name: "proxy".to_owned(),
         policy,
-        limits: Limits::default(),
+        limits: Limits { connections: CONNECTIONS, ..Limits::default() },
         events: Arc::new(sink),
         ask: None,
         listeners: vec![Listener::Proxy { socket, credentials: None }],

@@ -60,6 +60,13 @@ fn a_denied_address_is_denied_behind_a_name_and_in_an_embedding() {
 }
 
 #[test]
+fn a_denied_address_is_denied_in_its_other_spelling() {
+    let policy = public(&["[::ffff:9.9.9.9]"]);
+    assert_eq!(rule(&policy, "9.9.9.9", 443), "denied");
+    assert!(!leads_to(&policy, "9.9.9.9", 443) && leads_to(&policy, "9.9.9.8", 443));
+}
+
+#[test]
 fn public_means_public() {
     let policy = public(&[]);
     assert_eq!(rule(&policy, "a.com", 25), "public");

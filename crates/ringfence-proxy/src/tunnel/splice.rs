@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
 use tokio::io::Interest;
+use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::{Progress, Pump};
@@ -16,8 +17,15 @@ const PIPE: usize = 1024 * 1024;
 const PAUSE: Duration = Duration::from_secs(1);
 const FLAGS: SpliceFlags = SpliceFlags::MOVE.union(SpliceFlags::NONBLOCK);
 
+/// Pipes of the process at one time, which bounds the memory of transfers whose receiver does not read. Further ones
+/// copy through user space.
+static PIPES: Semaphore = Semaphore::const_new(64);
+
 /// Moves bytes until the sender ends or pauses. Without a pipe to be had it pauses at once.
 pub(super) async fn run(pump: &Pump<'_>) -> io::Result<Progress> {
+    let Ok(_place) = PIPES.try_acquire() else {
+        return Ok(Progress::Paused);
+    };
     let Ok((outlet, inlet)) = pipe_with(PipeFlags::NONBLOCK | PipeFlags::CLOEXEC) else {
         return Ok(Progress::Paused);
     };
