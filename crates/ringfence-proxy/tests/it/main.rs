@@ -5,6 +5,7 @@
 mod admission;
 mod lifetime;
 mod plain;
+mod redirected;
 mod server_name;
 mod support;
 mod transparent;

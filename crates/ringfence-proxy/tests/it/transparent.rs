@@ -71,7 +71,7 @@ async fn a_literal_address_that_is_listed_is_reached() {
     proxy.handle.stop().await;
 }
 
-fn question(name: &str) -> Vec<u8> {
+pub(crate) fn question(name: &str) -> Vec<u8> {
     let mut bytes = vec![7, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         bytes.push(u8::try_from(label.len()).unwrap());
@@ -82,7 +82,7 @@ fn question(name: &str) -> Vec<u8> {
 }
 
 /// Response code and the last four bytes, which are the address if there is one.
-fn answer(bytes: &[u8]) -> (u8, IpAddr) {
+pub(crate) fn answer(bytes: &[u8]) -> (u8, IpAddr) {
     let tail: [u8; 4] = bytes[bytes.len() - 4..].try_into().unwrap();
     (bytes[3] & 15, tail.into())
 }

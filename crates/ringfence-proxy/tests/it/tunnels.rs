@@ -87,6 +87,29 @@ async fn bulk_arrives_whole_in_both_directions() {
 }
 
 #[tokio::test]
+async fn more_transfers_than_pipes_arrive_whole() {
+    const SIZE: usize = 512 << 10;
+    let port = echo_server().await;
+    let proxy = Setup::new(&["a.test:*"]).loopback(port).start();
+    let mut transfers = tokio::task::JoinSet::new();
+    for number in 0..80 {
+        let mut client = proxy.tunnel(&format!("a.test:{port}")).await;
+        transfers.spawn(async move {
+            let data = vec![number; SIZE];
+            let (mut reader, mut writer) = client.split();
+            let mut received = vec![0; SIZE];
+            let receive = tokio::io::AsyncReadExt::read_exact(&mut reader, &mut received);
+            let (sent, read) = tokio::join!(writer.write_all(&data), receive);
+            sent.and(read.map(drop)).unwrap();
+            assert!(received == data);
+            // Its pipe is in use as long as it is open.
+            client
+        });
+    }
+    assert_eq!(transfers.join_all().await.len(), 80);
+}
+
+#[tokio::test]
 async fn a_client_that_does_not_read_holds_the_host_back() {
     const BLOCKS: usize = 128;
     let written = Arc::new(AtomicUsize::new(0));
