@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
 
 mod admission;
+mod handed_over;
 mod lifetime;
 mod plain;
 mod redirected;

@@ -31,7 +31,7 @@ exec "$@"
 "#;
 
 /// Whether programs are there; the reason why not is printed, and a failure where `RINGFENCE_MUST_HAVE` says so.
-fn has(programs: &[&str]) -> bool {
+pub(crate) fn has(programs: &[&str]) -> bool {
     let must = std::env::var("RINGFENCE_MUST_HAVE").unwrap_or_default();
     programs.iter().all(|program| {
         let found = Command::new("sh")
