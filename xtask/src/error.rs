@@ -21,6 +21,8 @@ pub(crate) enum Error {
     Marker { path: PathBuf, marker: &'static str },
     #[error("{0} is not installed, and the table compares with it")]
     Missing(&'static str),
+    #[error("the connections of a measurement failed: {0}")]
+    Network(io::Error),
     #[error("{0} violations of the repository's rules")]
     Untidy(usize),
 }

@@ -25,7 +25,8 @@ usage: cargo xtask COMMAND
   tidy                the repository's own rules
   bench [--quick] [--write] [ROW...]
                       the speed table, measured side by side; --write puts it into docs/performance.md
-                      rows: start library files build index concurrent (default: all)";
+                      rows: start library files build index concurrent proxy (default: all)
+                      proxy compares with tinyproxy, microsocks and node; raise `ulimit -n` for it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();

@@ -2,10 +2,12 @@
 
 use std::error::Error;
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use ringfence::SandboxError;
 use ringfence::config::ConfigError;
+use ringfence_proxy::{ProxyError, UpstreamError};
 use ringfence_types::{Denial, LayerReport, SandboxOutput, Step};
 
 use crate::exit::Exit;
@@ -39,6 +41,14 @@ pub(crate) enum CliError {
     WriteConfig { path: PathBuf, source: io::Error },
     #[error("cannot determine the current directory")]
     CurrentDir(#[source] io::Error),
+    #[error("cannot listen on {address}")]
+    Listen { address: SocketAddr, source: io::Error },
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+    #[error(transparent)]
+    Proxy(#[from] ProxyError),
+    #[error("cannot start waiting for connections and signals")]
+    Runtime(#[source] io::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
     #[error("internal error: {0}")]
@@ -52,7 +62,10 @@ impl CliError {
             Self::Usage(_) => "usage",
             Self::Sandbox { source, .. } => source.kind(),
             Self::NotAvailable { .. } => "unsupported_policy",
-            Self::Config(_) | Self::ConfigExists { .. } | Self::WriteConfig { .. } => "config",
+            Self::Config(_) | Self::ConfigExists { .. } | Self::WriteConfig { .. } | Self::Upstream(_) => {
+                "config"
+            }
+            Self::Listen { .. } | Self::Proxy(_) | Self::Runtime(_) => "io",
             Self::CurrentDir(_) | Self::Output(_) | Self::Panic(_) => "io",
         }
     }
@@ -88,6 +101,16 @@ impl CliError {
             }
             Self::CurrentDir(_) => {
                 Some("change to a directory that exists and that you may search".to_owned())
+            }
+            Self::Listen { .. } => {
+                Some("choose another port with --listen, or leave it out for a free one".to_owned())
+            }
+            Self::Upstream(_) => Some(
+                "set it to the URL of an HTTP proxy, such as http://proxy.example:3128, or unset it"
+                    .to_owned(),
+            ),
+            Self::Proxy(_) | Self::Runtime(_) => {
+                Some("raise the limit of open files (`ulimit -n`)".to_owned())
             }
             // Where the text was to go is the caller's affair.
             Self::Output(_) => None,

@@ -175,10 +175,7 @@ impl Running {
     /// # Panics
     /// If it does not in time.
     pub fn wait_for(&mut self, text: &str) {
-        let found = |this: &Self| {
-            let bytes = this.stdout.as_ref().map(Collector::so_far).unwrap_or_default();
-            String::from_utf8_lossy(&bytes).contains(text)
-        };
+        let found = |this: &Self| this.out_so_far().contains(text);
         while !found(self) {
             let ended = self.child.try_wait().expect("wait").is_some();
             if (ended && !found(self)) || Instant::now() > self.deadline {
@@ -186,6 +183,12 @@ impl Running {
             }
             std::thread::sleep(Duration::from_millis(2));
         }
+    }
+
+    /// What its standard output holds up to now.
+    pub fn out_so_far(&self) -> String {
+        let bytes = self.stdout.as_ref().map(Collector::so_far).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
     }
 
     /// Ends it by force.

@@ -4,6 +4,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Host;
+use crate::host_name::{ends_in_number, normalise};
+
 /// Which hosts and ports a rule means, parsed and normalised: lower case, IDNA to ASCII (UTS 46), no trailing
 /// dot, one spelling for each IP address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -57,6 +60,44 @@ impl HostPattern {
     pub fn covers(&self, other: &Self) -> bool {
         self.port.covers(other.port) && self.name.covers(&other.name)
     }
+
+    /// Whether this host and port are meant.
+    pub fn matches(&self, host: &Host, port: u16) -> bool {
+        self.port.covers(PortPattern::One(port)) && self.matches_host(host)
+    }
+
+    /// Whether this host is meant, whatever the port.
+    pub fn matches_host(&self, host: &Host) -> bool {
+        match (&self.name, host) {
+            (Name::Exact(own), Host::Name(name)) => own == name,
+            (Name::Below(suffix), Host::Name(name)) => is_below(name, suffix),
+            (Name::AtOrBelow(suffix), Host::Name(name)) => name == suffix || is_below(name, suffix),
+            (Name::Net(net, length), Host::Ip(ip)) => in_net(*ip, *net, *length),
+            _ => false,
+        }
+    }
+
+    /// The pattern that means one host and one port.
+    pub fn exact(host: &Host, port: u16) -> Self {
+        let name = match host {
+            Host::Name(name) => Name::Exact(name.clone()),
+            Host::Ip(ip) => Name::Net(*ip, width(*ip)),
+        };
+        Self { name, port: PortPattern::One(port) }
+    }
+
+    /// The ports that are meant.
+    pub fn port(&self) -> PortPattern {
+        self.port
+    }
+
+    /// The network and its prefix length in bits, if this pattern means addresses.
+    pub fn network(&self) -> Option<(IpAddr, u8)> {
+        match self.name {
+            Name::Net(net, length) => Some((net, length)),
+            _ => None,
+        }
+    }
 }
 
 impl PortPattern {
@@ -87,6 +128,11 @@ impl Name {
 /// Whether `host` ends in `suffix` at a label boundary and is longer.
 fn is_below(host: &str, suffix: &str) -> bool {
     host.strip_suffix(suffix).is_some_and(|rest| rest.ends_with('.'))
+}
+
+/// Bits of an address.
+fn width(ip: IpAddr) -> u8 {
+    if ip.is_ipv4() { 32 } else { 128 }
 }
 
 fn in_net(address: IpAddr, net: IpAddr, length: u8) -> bool {
@@ -151,7 +197,7 @@ fn parse_name(host: &str, whole: &str) -> Result<Name, HostPatternError> {
         None => (host, None),
     };
     if let Ok(ip) = address.parse::<IpAddr>() {
-        let width = if ip.is_ipv4() { 32 } else { 128 };
+        let width = width(ip);
         let length = match length {
             None => width,
             Some(digits) => digits
@@ -166,14 +212,12 @@ fn parse_name(host: &str, whole: &str) -> Result<Name, HostPatternError> {
         return Err(HostPatternError::Url(whole.to_owned()));
     }
     let ascii = |name: &str| {
-        let name = name.strip_suffix('.').unwrap_or(name);
         if name.contains('*') {
             return Err(HostPatternError::Wildcard(whole.to_owned()));
         }
-        let name =
-            idna::domain_to_ascii_strict(name).map_err(|_| HostPatternError::Name(whole.to_owned()))?;
-        let all_digits = name.rsplit('.').next().is_some_and(|last| last.bytes().all(|b| b.is_ascii_digit()));
-        if name.is_empty() || all_digits { Err(HostPatternError::Name(whole.to_owned())) } else { Ok(name) }
+        normalise(name)
+            .filter(|name| !ends_in_number(name))
+            .ok_or_else(|| HostPatternError::Name(whole.to_owned()))
     };
     if let Some(suffix) = host.strip_prefix("**.") {
         ascii(suffix).map(Name::AtOrBelow)
@@ -283,6 +327,29 @@ mod tests {
     }
 
     #[test]
+    fn hosts_and_ports_are_matched() {
+        let matches = |text: &str, host: &str, port| pattern(text).matches(&host.parse().unwrap(), port);
+        assert!(matches("a.com", "A.com.", 443) && matches("a.com", "a.com", 80));
+        assert!(!matches("a.com", "a.com", 22) && matches("a.com:22", "a.com", 22));
+        assert!(matches("*.a.com:*", "x.y.a.com", 1) && !matches("*.a.com:*", "a.com", 1));
+        assert!(matches("**.a.com", "a.com", 443) && !matches("**.a.com", "ba.com", 443));
+        assert!(matches("10.0.0.0/8", "10.9.8.7", 443) && !matches("10.0.0.0/8", "11.0.0.0", 443));
+        assert!(matches("[2001:db8::1]:443", "2001:0db8::0001", 443));
+        assert!(!matches("1.2.3.4", "::ffff:1.2.3.4", 443));
+    }
+
+    #[test]
+    fn an_exact_pattern_means_its_host_and_port_only() {
+        for (host, shown) in [("a.com", "a.com:8443"), ("1.2.3.4", "1.2.3.4:8443"), ("::1", "[::1]:8443")] {
+            let host: Host = host.parse().unwrap();
+            let exact = HostPattern::exact(&host, 8443);
+            assert_eq!(exact.to_string(), shown);
+            assert_eq!(pattern(shown), exact);
+            assert!(exact.matches(&host, 8443) && !exact.matches(&host, 443));
+        }
+    }
+
+    #[test]
     fn what_is_no_host_is_refused() {
         for text in [
             "",
@@ -297,9 +364,29 @@ mod tests {
             "10.0.0.0/33",
             "user@a.com",
             "1.2.3",
+            "0x7f.1",
+            "a.0x7f",
             "a b",
         ] {
             assert!(text.parse::<HostPattern>().is_err(), "{text}");
+        }
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn matching_and_covering_agree(
+            (text, other) in ("[a*.]{0,4}[ab]\\.[ab](:[*]|:80|:22)?", "[a*.]{0,4}[ab]\\.[ab](:[*]|:80|:22)?"),
+            host in "([ab]\\.){0,3}[ab]",
+            port in proptest::sample::select(vec![22u16, 80, 443, 8080]),
+        ) {
+            if let (Ok(own), Ok(other)) = (text.parse::<HostPattern>(), other.parse::<HostPattern>()) {
+                let host: Host = host.parse().unwrap();
+                proptest::prop_assert_eq!(own.to_string().parse::<HostPattern>(), Ok(own.clone()));
+                proptest::prop_assert_eq!(own.matches(&host, port), own.covers(&HostPattern::exact(&host, port)));
+                if own.covers(&other) && other.matches(&host, port) {
+                    proptest::prop_assert!(own.matches(&host, port));
+                }
+            }
         }
     }
 }

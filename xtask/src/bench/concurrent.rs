@@ -106,7 +106,7 @@ fn children_of(process: u32) -> Vec<u32> {
 }
 
 /// `Pss` of proc_pid_smaps(5): private pages, and each shared one divided by the number of its users.
-fn proportional_kib(process: u32) -> Result<u64, Error> {
+pub(super) fn proportional_kib(process: u32) -> Result<u64, Error> {
     let path = std::path::PathBuf::from(format!("/proc/{process}/smaps_rollup"));
     let text = fs::read_to_string(&path).map_err(|source| Error::Read { path: path.clone(), source })?;
     text.lines()

@@ -4,6 +4,7 @@
 mod concurrent;
 mod files;
 mod index;
+mod proxy;
 mod report;
 mod rounds;
 mod setup;
@@ -36,6 +37,7 @@ const ROWS: &[(&str, Measure)] = &[
     ("build", files::build),
     ("index", index::warm_and_cold),
     ("concurrent", concurrent::runs),
+    ("proxy", proxy::all),
 ];
 
 impl Options {

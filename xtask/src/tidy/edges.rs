@@ -14,7 +14,8 @@ const EDGES: &[(&str, &[&str])] = &[
         "ringfence",
         &["ringfence-types", "ringfence-policy", "ringfence-plan", "ringfence-gate", "ringfence-linux"],
     ),
-    ("ringfence-cli", &["ringfence-types", "ringfence-plan", "ringfence"]),
+    ("ringfence-proxy", &["ringfence-types"]),
+    ("ringfence-cli", &["ringfence-types", "ringfence-plan", "ringfence", "ringfence-proxy"]),
     ("ringfence-testkit", &["ringfence-types", "ringfence-gate"]),
     ("ringfence-probe", &[]),
     ("xtask", &[]),
@@ -29,13 +30,26 @@ const RESTRICTED: &[(&str, &[&str])] = &[
         &[
             "ringfence-gate",
             "ringfence-linux",
+            "ringfence-proxy",
             "ringfence",
             "ringfence-cli",
             "ringfence-testkit",
             "ringfence-probe",
         ],
     ),
-    ("tokio", &["ringfence-gate", "ringfence-linux", "ringfence", "ringfence-cli", "ringfence-testkit"]),
+    (
+        "tokio",
+        &[
+            "ringfence-gate",
+            "ringfence-linux",
+            "ringfence-proxy",
+            "ringfence",
+            "ringfence-cli",
+            "ringfence-testkit",
+        ],
+    ),
+    ("hyper", &["ringfence-proxy"]),
+    ("hickory-proto", &["ringfence-proxy"]),
     ("clap", &["ringfence-cli"]),
 ];
 

@@ -3,12 +3,13 @@
 use clap::{Args as _, Command};
 
 use super::{
-    CompletionsArgs, ConfigCheckArgs, DoctorArgs, ExplainArgs, InitArgs, ManArgs, RunArgs, ShellArgs,
+    CompletionsArgs, ConfigCheckArgs, DoctorArgs, ExplainArgs, InitArgs, ManArgs, ProxyArgs, RunArgs,
+    ShellArgs,
 };
 
 /// Names of the subcommands, in the order of the help text.
-pub(crate) const NAMES: [&str; 8] =
-    ["run", "shell", "explain", "doctor", "init", "config", "completions", "man"];
+pub(crate) const NAMES: [&str; 9] =
+    ["run", "shell", "explain", "doctor", "init", "config", "proxy", "completions", "man"];
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -74,6 +75,31 @@ a missing one is no error. An unknown key is named with its line and the nearest
 
 Exit status: 0 if all is well, 1 if a file has an error or can't be read, 2 for a usage error.";
 
+const PROXY_EXAMPLES: &str = "\
+Examples:
+  ringfence proxy --allow-host example.com --allow-host '*.example.org:*'
+      A free port on 127.0.0.1, printed first, then one line for each decision
+  ringfence proxy --listen 127.0.0.1:8080 --net public --deny-host tracker.example
+      Every public host but one; no private, link-local or loopback address
+  https_proxy=http://127.0.0.1:8080 curl https://example.com
+      CONNECT, plain HTTP and SOCKS 5 are told apart by the first byte, on one port
+
+Patterns:
+  example.com       this name; also an address or a network such as 192.0.2.0/24
+  *.example.com     every name below it, not itself
+  **.example.com    itself and every name below it
+  example.com:22    on this port; `:*` means every port
+  Without a port --allow-host means 80 and 443, --deny-host every port
+
+A name that leads to a private, loopback or otherwise special address is refused unless that address, or a \
+network of such addresses, is listed too. The connection goes to the address that was checked. TLS is not opened; \
+its server name must be that of the allowed host.
+
+The proxy's own connections go through HTTP_PROXY, HTTPS_PROXY and ALL_PROXY, except to what NO_PROXY names.
+
+It runs until SIGINT or SIGTERM; then every connection ends. Exit status: 0; 1 if it can't listen or a proxy variable \
+is wrong; 2 for a usage error.";
+
 const COMPLETIONS_EXAMPLES: &str = "\
 Examples:
   ringfence completions bash > ~/.local/share/bash-completion/completions/ringfence
@@ -106,6 +132,7 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
         "doctor" => "Check what this host can enforce, and how to fix what it can't",
         "init" => "Write a commented config file",
         "config" => "Examine config files",
+        "proxy" => "Run the proxy that reaches hosts by name, without a box",
         "completions" => "Print a completion script",
         _ => "Print the manual page",
     };
@@ -129,6 +156,7 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
                     .about("Check config files for unknown keys and wrong values")
                     .after_help(CHECK_NOTES),
             ),
+        "proxy" => ProxyArgs::augment_args(command).after_help(PROXY_EXAMPLES),
         "completions" => CompletionsArgs::augment_args(command).after_help(COMPLETIONS_EXAMPLES),
         _ => ManArgs::augment_args(command).after_help(MAN_EXAMPLES),
     };

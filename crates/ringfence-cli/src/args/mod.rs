@@ -1,6 +1,7 @@
 //! Raw arguments: what was typed, parsed and typed but not yet weighed against each other.
 
 mod command;
+mod proxy;
 mod quick;
 mod run;
 mod values;
@@ -15,6 +16,7 @@ use clap_complete::Shell;
 
 use command::subcommand;
 pub(crate) use command::{NAMES, command};
+pub(crate) use proxy::{ProxyArgs, ProxyNet, Sni};
 pub(crate) use run::{
     Ask, Backend, ExplainArgs, LimitArgs, Mode, Net, NetworkArgs, PolicyArgs, RunArgs, SetupArgs, ShellArgs,
     Target,
@@ -29,6 +31,7 @@ pub(crate) enum Parsed {
     Doctor(DoctorArgs),
     ConfigCheck(ConfigCheckArgs),
     Init(InitArgs),
+    Proxy(Box<ProxyArgs>),
     Completions(CompletionsArgs),
     Man(ManArgs),
 }
@@ -130,6 +133,7 @@ fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {
             _ => Err(clap::Error::new(ErrorKind::MissingSubcommand)),
         },
         "init" => InitArgs::from_arg_matches(matches).map(Parsed::Init),
+        "proxy" => ProxyArgs::from_arg_matches(matches).map(|args| Parsed::Proxy(Box::new(args))),
         "completions" => CompletionsArgs::from_arg_matches(matches).map(Parsed::Completions),
         _ => ManArgs::from_arg_matches(matches).map(Parsed::Man),
     }

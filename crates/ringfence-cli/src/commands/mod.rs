@@ -6,6 +6,7 @@ mod explain;
 mod generate;
 mod init;
 mod prepare;
+mod proxy;
 mod run;
 
 use std::ffi::OsString;
@@ -48,6 +49,7 @@ fn dispatch(parsed: Parsed) -> Result<Exit, CliError> {
         Parsed::Doctor(args) => doctor::doctor(&args),
         Parsed::ConfigCheck(args) => config_check::config_check(&args),
         Parsed::Init(args) => init::init(&args),
+        Parsed::Proxy(args) => proxy::proxy(&args),
         Parsed::Completions(args) => generate::completions(&args),
         Parsed::Man(args) => generate::man(&args),
     }

@@ -20,6 +20,7 @@ fn help() {
       doctor       Check what this host can enforce, and how to fix what it can't
       init         Write a commented config file
       config       Examine config files
+      proxy        Run the proxy that reaches hosts by name, without a box
       completions  Print a completion script
       man          Print the manual page
 

@@ -4,6 +4,7 @@
 mod behaviour;
 mod config;
 mod help;
+mod proxy;
 mod refused;
 
 use ringfence_testkit::{Caller, Finished, Fixture, Invocation};

@@ -1,0 +1,195 @@
+//! `ringfence proxy`
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::TcpListener;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+use ringfence_proxy::{
+    EgressPolicy, Event, EventSink, Limits, Listener, Phase, Proxy, Reach, Run, SniCheck, SystemResolver,
+    Upstream,
+};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use serde_json::json;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::args::{ProxyArgs, ProxyNet, Sni};
+use crate::error::CliError;
+use crate::exit::Exit;
+use crate::output::one_line;
+use crate::usage::UsageError;
+
+/// Connections at one time, of all clients together.
+const CONNECTIONS: usize = 16 * 1024;
+/// Events that wait for a slow reader of standard output; further ones are counted and lost.
+const QUEUE: usize = 16 * 1024;
+
+pub(crate) fn proxy(args: &ProxyArgs) -> Result<Exit, CliError> {
+    let policy = policy(args)?;
+    let upstream = Upstream::from_variables(|name| std::env::var(name).ok())?;
+    let listen_error = |source| CliError::Listen { address: args.listen, source };
+    let socket = TcpListener::bind(args.listen).map_err(listen_error)?;
+    let address = socket.local_addr().map_err(listen_error)?;
+    raise_file_limit();
+    let (printer, sink) = Printer::start(args.json)?;
+    sink.line(if args.json {
+        json!({"event": "listening", "address": address}).to_string()
+    } else {
+        format!("listening on {address}")
+    });
+    let run = Run {
+        name: "proxy".to_owned(),
+        policy,
+        limits: Limits { connections: CONNECTIONS, ..Limits::default() },
+        events: Arc::new(sink),
+        ask: None,
+        listeners: vec![Listener::Proxy { socket, credentials: None }],
+    };
+    let proxy = Proxy::new(Arc::new(SystemResolver::default()), upstream);
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(CliError::Runtime)?;
+    let result = runtime.block_on(serve(&proxy, run));
+    // A look-up that is still under way holds nobody up.
+    runtime.shutdown_background();
+    drop(proxy);
+    printer.finish();
+    result
+}
+
+async fn serve(proxy: &Proxy, run: Run) -> Result<Exit, CliError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Runtime)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Runtime)?;
+    let handle = proxy.start(run)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    handle.stop().await;
+    Ok(Exit::Success)
+}
+
+fn policy(args: &ProxyArgs) -> Result<EgressPolicy, UsageError> {
+    if !args.listen.ip().is_loopback() {
+        return Err(UsageError::new(
+            format!("`--listen {}` would let other machines use the proxy", args.listen),
+            "listen on a loopback address, such as 127.0.0.1:0",
+        ));
+    }
+    if args.allow_host.is_empty() && args.net.is_none() && args.allow_loopback.is_empty() {
+        return Err(UsageError::new(
+            "nothing is allowed",
+            "name a host with --allow-host, or allow every public one with --net public",
+        ));
+    }
+    Ok(EgressPolicy {
+        reach: match args.net {
+            Some(ProxyNet::Public) => Reach::Public,
+            None => Reach::Listed,
+        },
+        allow: args.allow_host.clone(),
+        deny: args.deny_host.clone(),
+        allow_private: false,
+        allow_loopback_ports: args.allow_loopback.iter().copied().collect(),
+        sni: match args.sni {
+            Sni::Strict => SniCheck::Strict,
+            Sni::Log => SniCheck::Log,
+        },
+    })
+}
+
+/// A tunnel takes two descriptors. Where the limit can't be raised it stays as it is: further connections wait.
+fn raise_file_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+/// Writes lines to standard output on a thread of its own, so that a slow reader does not hold up connections.
+struct Printer(JoinHandle<()>);
+
+/// The printer's other end.
+struct Lines {
+    queue: SyncSender<String>,
+    json: bool,
+    lost: AtomicU64,
+}
+
+impl Printer {
+    fn start(json: bool) -> Result<(Self, Lines), CliError> {
+        let (queue, lines) = sync_channel(QUEUE);
+        let thread = thread::Builder::new().name("printer".to_owned()).spawn(move || print(&lines));
+        Ok((Self(thread.map_err(CliError::Runtime)?), Lines { queue, json, lost: AtomicU64::new(0) }))
+    }
+
+    /// Waits until all is written; nobody sends any more.
+    fn finish(self) {
+        let _ = self.0.join();
+    }
+}
+
+/// A reader that went away is no reason to stop serving.
+fn print(lines: &Receiver<String>) {
+    let mut out = io::stdout().lock();
+    for line in lines {
+        let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+    }
+}
+
+impl Lines {
+    fn line(&self, line: String) {
+        if self.queue.try_send(line).is_err() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl EventSink for Lines {
+    fn event(&self, event: &Event) {
+        let lost = self.lost.swap(0, Ordering::Relaxed);
+        if lost > 0 {
+            self.line(match self.json {
+                true => json!({"event": "lost", "count": lost}).to_string(),
+                false => format!("lost     {lost} events: standard output was not read in time"),
+            });
+        }
+        self.line(match self.json {
+            true => serde_json::to_string(event).unwrap_or_default(),
+            false => one_line(&sentence(event)),
+        });
+    }
+}
+
+/// An event for people.
+fn sentence(event: &Event) -> String {
+    let protocol = match serde_json::to_value(event.protocol) {
+        Ok(serde_json::Value::String(name)) => name,
+        _ => String::new(),
+    };
+    let wanted = &event.wanted;
+    let mut text = match (event.event, event.allowed) {
+        (Phase::Decision, true) => format!("allowed  {protocol} {wanted}"),
+        (Phase::Decision, false) => format!("refused  {protocol} {}", event.rule.explain(wanted)),
+        (Phase::End, _) => format!("ended    {protocol} {wanted}"),
+    };
+    match event.event {
+        Phase::Decision => {
+            if let Some(option) = event.rule.allow_with(wanted).filter(|_| !event.allowed) {
+                let _ = write!(text, "; {option} would allow it");
+            }
+        }
+        Phase::End => {
+            let ending = serde_json::to_value(event.ending).unwrap_or_default();
+            let seconds = event.duration.as_secs_f64();
+            let _ = write!(
+                text,
+                ": {}, {} bytes sent, {} received, {seconds:.3} s",
+                ending.as_str().unwrap_or_default(),
+                event.sent,
+                event.received
+            );
+        }
+    }
+    text
+}

@@ -1,0 +1,14 @@
+//! The proxy between clients and servers on the loopback. Every refusal is shown beside a control that passes.
+
+#![allow(clippy::unwrap_used, reason = "a test says what it expects by failing")]
+
+mod admission;
+mod handed_over;
+mod lifetime;
+mod plain;
+mod redirected;
+mod server_name;
+mod support;
+mod transparent;
+mod tunnels;
+mod upstream;
