@@ -37,6 +37,10 @@ pub(crate) enum CliError {
     ConfigExists { path: PathBuf },
     #[error("cannot write {}", .path.display())]
     WriteConfig { path: PathBuf, source: io::Error },
+    #[error("cannot read {}", .path.display())]
+    ReadStdinFile { path: PathBuf, source: io::Error },
+    #[error("cannot read standard input")]
+    Input(#[source] io::Error),
     #[error("cannot determine the current directory")]
     CurrentDir(#[source] io::Error),
     #[error("cannot write to standard output")]
@@ -53,7 +57,11 @@ impl CliError {
             Self::Sandbox { source, .. } => source.kind(),
             Self::NotAvailable { .. } => "unsupported_policy",
             Self::Config(_) | Self::ConfigExists { .. } | Self::WriteConfig { .. } => "config",
-            Self::CurrentDir(_) | Self::Output(_) | Self::Panic(_) => "io",
+            Self::ReadStdinFile { .. }
+            | Self::Input(_)
+            | Self::CurrentDir(_)
+            | Self::Output(_)
+            | Self::Panic(_) => "io",
         }
     }
 
@@ -86,6 +94,8 @@ impl CliError {
             Self::WriteConfig { .. } => {
                 Some("name another file with --config, or set RINGFENCE_HOME".to_owned())
             }
+            Self::ReadStdinFile { .. } => Some("name a file that exists and that you may read".to_owned()),
+            Self::Input(_) => Some("check where standard input comes from".to_owned()),
             Self::CurrentDir(_) => {
                 Some("change to a directory that exists and that you may search".to_owned())
             }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 #[derive(Deserialize)]
 struct Case {
+    #[serde(default)]
     id: String,
     shell: String,
     argv: Option<Vec<String>>,
@@ -16,12 +17,17 @@ struct Case {
     expect: String,
     #[serde(default)]
     uncertain: bool,
+    #[serde(default)]
     class: String,
+    #[serde(default)]
     why: String,
 }
 
 fn cases() -> Vec<Case> {
-    let text = include_str!("data/commands.jsonl");
+    read(include_str!("data/commands.jsonl"))
+}
+
+fn read(text: &str) -> Vec<Case> {
     text.lines().map(|line| serde_json::from_str(line).expect("a line of the corpus")).collect()
 }
 
@@ -33,7 +39,7 @@ fn verdict(policy: &CommandPolicy, case: &Case) -> &'static str {
     };
     let argv = case.argv.iter().flatten().map(String::as_bytes).collect();
     let stdin = case.stdin.as_deref().map(str::as_bytes);
-    let found = policy.evaluate(&Input { argv, stdin, env: Vec::new(), shell: Some(shell) });
+    let found = policy.evaluate(&Input { argv, stdin, shell: Some(shell), ..Input::default() });
     match found.disposition {
         Disposition::Allow => "allow",
         Disposition::Warn => "warn",
@@ -98,4 +104,19 @@ fn no_line_of_the_corpus_is_a_pattern() {
         assert!(!found, "{}: {text}", case.id);
     }
     assert!(curated().len() > 60);
+}
+
+#[test]
+fn further_cases_are_judged_as_they_say() {
+    let policy = CommandPolicy::new(&CommandPolicyConfig::default());
+    let cases = read(include_str!("data/cases.jsonl"));
+    let wrong: Vec<_> = cases
+        .iter()
+        .filter_map(|case| {
+            let found = verdict(&policy, case);
+            (found != case.expect)
+                .then(|| format!("expected {}, found {found}: {:?}", case.expect, case.argv))
+        })
+        .collect();
+    assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }

@@ -1,5 +1,6 @@
 //! Raw arguments: what was typed, parsed and typed but not yet weighed against each other.
 
+mod check;
 mod command;
 mod run;
 mod values;
@@ -12,6 +13,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, FromArgMatches as _, ValueHint};
 use clap_complete::Shell;
 
+pub(crate) use check::{CheckArgs, ShellName};
 use command::subcommand;
 pub(crate) use command::{NAMES, command};
 pub(crate) use run::{
@@ -24,6 +26,7 @@ pub(crate) use run::{
 pub(crate) enum Parsed {
     Run(Box<RunArgs>),
     Shell(Box<ShellArgs>),
+    Check(CheckArgs),
     Explain(Box<ExplainArgs>),
     Doctor(DoctorArgs),
     ConfigCheck(ConfigCheckArgs),
@@ -119,6 +122,7 @@ fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {
         "run" => RunArgs::from_arg_matches(matches).map(|args| Parsed::Run(Box::new(args))),
         "shell" => ShellArgs::from_arg_matches(matches).map(|args| Parsed::Shell(Box::new(args))),
         "explain" => ExplainArgs::from_arg_matches(matches).map(|args| Parsed::Explain(Box::new(args))),
+        "check" => CheckArgs::from_arg_matches(matches).map(Parsed::Check),
         "doctor" => DoctorArgs::from_arg_matches(matches).map(Parsed::Doctor),
         "config" => match matches.subcommand() {
             Some(("check", sub)) => ConfigCheckArgs::from_arg_matches(sub).map(Parsed::ConfigCheck),

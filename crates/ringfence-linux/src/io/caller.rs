@@ -87,8 +87,7 @@ pub(crate) fn same_terminal(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool 
 /// Only the controlling terminal tells its foreground process group (`TIOCGPGRP` in ioctl_tty(2)), and a master
 /// side that of its slave. Session numbers say less: 0 stands for every leader outside of this PID namespace.
 pub(crate) fn is_controlling(terminal: BorrowedFd<'_>) -> bool {
-    let master =
-        fstat(terminal).is_ok_and(|stat| (major(stat.st_rdev), minor(stat.st_rdev)) == PTY_MASTER);
+    let master = fstat(terminal).is_ok_and(|stat| (major(stat.st_rdev), minor(stat.st_rdev)) == PTY_MASTER);
     !master && tcgetpgrp(terminal).is_ok()
 }
 

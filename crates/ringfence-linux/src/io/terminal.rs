@@ -4,7 +4,8 @@ use nix::unistd::{getpgrp, tcgetpgrp};
 use rustix::fs::{Mode, OFlags, fcntl_getfl, open};
 use rustix::io::Errno;
 use rustix::termios::{
-    OptionalActions, OutputModes, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetwinsize, tcsetattr,
+    OptionalActions, OutputModes, QueueSelector, Termios, Winsize, tcflush, tcgetattr, tcgetwinsize,
+    tcsetattr,
 };
 
 use super::caller::is_controlling;

@@ -30,16 +30,31 @@ impl CommandPolicyHook {
         Self { policy: Arc::new(policy) }
     }
 
+    /// Custom rules that are not in force: name and reason.
+    pub fn problems(&self) -> &[(String, String)] {
+        self.policy.problems()
+    }
+
+    /// The verdict on a command, which is recorded if it matches a rule.
+    pub(crate) fn judge(&self, ctx: &HookContext<'_>) -> Verdict {
+        let verdict = self.evaluate(ctx.command());
+        if verdict.disposition != Disposition::Allow {
+            record(ctx, &verdict);
+        }
+        verdict
+    }
+
     /// The verdict on a command.
     pub fn evaluate(&self, command: &SandboxCommand) -> Verdict {
         let mut argv: Vec<&[u8]> = vec![bytes(&command.program)];
         argv.extend(command.args.iter().map(|arg| bytes(arg)));
-        let stdin = match &command.stdin {
-            Stdin::Bytes(text) => Some(text.as_slice()),
-            Stdin::Null | Stdin::Stream(_) => None,
+        let (stdin, unseen) = match &command.stdin {
+            Stdin::Bytes(text) => (Some(text.as_slice()), false),
+            Stdin::Null => (None, false),
+            Stdin::Stream(_) => (None, true),
         };
         let env = command.env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
-        self.policy.evaluate(&Input { argv, stdin, env, shell: None })
+        self.policy.evaluate(&Input { argv, stdin, unseen, env, shell: None })
     }
 }
 
@@ -54,11 +69,7 @@ impl SandboxBeforeHook for CommandPolicyHook {
     }
 
     async fn before(&self, ctx: &HookContext<'_>) -> HookDecision {
-        let verdict = self.evaluate(ctx.command());
-        if verdict.disposition != Disposition::Allow {
-            record(ctx, &verdict);
-        }
-        match verdict.refusal() {
+        match self.judge(ctx).refusal() {
             Some(reason) => HookDecision::Deny { reason },
             None => HookDecision::Allow,
         }

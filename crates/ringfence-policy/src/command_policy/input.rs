@@ -8,6 +8,8 @@ pub struct Input<'a> {
     pub argv: Vec<&'a [u8]>,
     /// What comes on standard input, as far as it is known.
     pub stdin: Option<&'a [u8]>,
+    /// Whether something comes on standard input that can't be looked at.
+    pub unseen: bool,
     /// Variables that the command is given.
     pub env: Vec<(&'a [u8], &'a [u8])>,
     /// Language of the caller; `None` is taken from the program.

@@ -95,7 +95,8 @@ impl CommandPolicy {
 
     fn arguments(&self, scan: &mut Scan, input: &Input<'_>, stdin: Option<&[u8]>, cut: &mut bool) {
         let place = Place { shell: input.shell(), view: View::Argv, depth: 0 };
-        let upstream = Upstream { output: stdin.map(<[u8]>::to_vec), ..Upstream::default() };
+        let upstream =
+            Upstream { output: stdin.map(<[u8]>::to_vec), unseen: input.unseen, ..Upstream::default() };
         let upstream = Rc::new(upstream);
         if input.argv.is_empty() {
             // A script and nothing else.
@@ -136,17 +137,7 @@ impl CommandPolicy {
     /// Variables that a shell executes, and those in which it runs substitutions.
     fn environment(&self, scan: &mut Scan, input: &Input<'_>, cut: &mut bool) {
         for (name, value) in &input.env {
-            let kind = match *name {
-                b"PROMPT_COMMAND" | b"GIT_SSH_COMMAND" | b"GIT_PAGER" | b"PAGER" | b"MANPAGER"
-                | b"GIT_EDITOR" | b"EDITOR" | b"VISUAL" | b"GIT_EXTERNAL_DIFF" | b"GIT_ASKPASS"
-                | b"SSH_ASKPASS" | b"BROWSER" | b"RSYNC_RSH" | b"CC" | b"LESSOPEN" | b"LESSCLOSE" => {
-                    Code::Script(Shell::Posix)
-                }
-                b"BASH_ENV" | b"ENV" | b"PS0" | b"PS1" | b"PS2" | b"PS4" | b"LD_PRELOAD" | b"LD_AUDIT"
-                | b"LD_LIBRARY_PATH" | b"ZDOTDIR" => Code::Expanded,
-                name if name.starts_with(b"BASH_FUNC_") => Code::Script(Shell::Posix),
-                _ => continue,
-            };
+            let Some(kind) = posix_names::executed_variable(name) else { continue };
             let text = bounded(value, cut);
             let text: &[u8] = match (*name, text.first()) {
                 // An exported function, `() { ...; }`: its body is what counts.
@@ -165,6 +156,8 @@ impl CommandPolicy {
 fn read(scan: &mut Scan, job: &Job) {
     scan.variables = Rc::clone(&job.variables);
     scan.cwd.clone_from(&job.cwd);
+    scan.parameters = None;
+    scan.definitions.forget();
     let text = fold::invisible(&job.text);
     match job.kind {
         Code::Script(Shell::Posix) | Code::Expanded => scan::posix::read(scan, job, &text),

@@ -23,6 +23,40 @@ pub enum Shell {
     PowerShell,
 }
 
+impl Shell {
+    /// What a script is most likely written in, by its first lines; a POSIX shell's language if nothing speaks for
+    /// another one.
+    pub fn guess(script: &[u8]) -> Self {
+        let head = script[..script.len().min(4096)].to_ascii_lowercase();
+        let has = |part: &[u8]| memchr::memmem::find(&head, part).is_some();
+        let starts = |part: &[u8]| head.trim_ascii_start().starts_with(part);
+        if starts(b"#!") {
+            return if has(b"pwsh") { Self::PowerShell } else { Self::Posix };
+        }
+        if starts(b"@echo") || starts(b"rem ") || starts(b"::") || has(b"\nsetlocal") || has(b" /s /q ") {
+            return Self::Cmd;
+        }
+        let cmdlets: [&[u8]; 12] = [
+            b"get-",
+            b"set-",
+            b"remove-item",
+            b"new-object",
+            b"invoke-",
+            b"write-host",
+            b"$env:",
+            b"param(",
+            b"param (",
+            b"start-process",
+            b"$erroractionpreference",
+            b"-recurse",
+        ];
+        if cmdlets.iter().any(|part| has(part)) && !has(b"apt-get") || head.starts_with(b"$") && has(b"=") {
+            return Self::PowerShell;
+        }
+        Self::Posix
+    }
+}
+
 /// A set of languages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Dialects(u8);

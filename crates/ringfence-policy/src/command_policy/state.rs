@@ -28,6 +28,8 @@ pub(super) struct Upstream {
     pub(super) output: Option<Vec<u8>>,
     /// Whether it comes from the network.
     pub(super) downloads: bool,
+    /// Whether the caller's own standard input, which can't be looked at, is read.
+    pub(super) unseen: bool,
     /// Names of files that are listed in it.
     pub(super) names: Vec<Vec<u8>>,
 }
@@ -73,6 +75,40 @@ pub struct ViewLine {
     pub rules: Vec<&'static str>,
 }
 
+/// Functions and aliases by name, with the text that runs in their place.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    texts: BTreeMap<Vec<u8>, (Vec<u8>, bool)>,
+    calls: usize,
+}
+
+impl Definitions {
+    const TEXT_LIMIT: usize = 4096;
+    const COUNT_LIMIT: usize = 64;
+
+    pub(super) fn define(&mut self, name: &[u8], text: &[u8], alias: bool) {
+        if text.len() <= Self::TEXT_LIMIT && self.texts.len() < Self::COUNT_LIMIT && !name.is_empty() {
+            self.texts.insert(name.to_vec(), (text.to_vec(), alias));
+        }
+    }
+
+    /// The text that a call runs, and whether it is an alias. Only so many calls are followed: their definitions have
+    /// been read already, what is new are the arguments.
+    pub(super) fn call(&mut self, name: &[u8]) -> Option<(Vec<u8>, bool)> {
+        if self.texts.is_empty() || self.calls >= Self::COUNT_LIMIT {
+            return None;
+        }
+        let found = self.texts.get(name)?.clone();
+        self.calls += 1;
+        Some(found)
+    }
+
+    /// A text of its own doesn't see them.
+    pub(super) fn forget(&mut self) {
+        self.texts.clear();
+    }
+}
+
 /// Names of custom rules are looked for in these.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -87,6 +123,10 @@ pub(super) struct Scan {
     pub(super) variables: Rc<Variables>,
     pub(super) cwd: Option<Vec<u8>>,
     pub(super) lines: Lines,
+    /// Positional parameters that the text itself has set.
+    pub(super) parameters: Option<Rc<Vec<Vec<u8>>>>,
+    /// Functions and aliases that the text defines.
+    pub(super) definitions: Definitions,
     /// Variables whose value comes from the network.
     pub(super) downloaded: Vec<Vec<u8>>,
     /// Background runs of the script by itself in the current pipeline.

@@ -119,10 +119,30 @@ fn script(scan: &mut Scan, text: &Word<'_>, parameters: &[Word<'_>], around: &Ar
     scan.enqueue(text.text.to_vec(), Code::Script(Shell::Posix), around.place, Rc::new(parameters), stdin);
 }
 
+/// Each line of a table is a time and a command (crontab(5)).
+pub(super) fn crontab(scan: &mut Scan, around: &Around<'_>) {
+    let Some(text) = &around.stdin.output else { return };
+    let mut code = Vec::new();
+    for line in text.split(|&byte| byte == b'\n').map(<[u8]>::trim_ascii) {
+        let fields = if line.starts_with(b"@") { 1 } else { 5 };
+        let mut rest = line;
+        for _ in 0..fields {
+            let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
+            rest = rest[end..].trim_ascii_start();
+        }
+        code.extend_from_slice(rest);
+        code.push(b'\n');
+    }
+    super::code(scan, code, around);
+}
+
 /// The script is what comes on standard input.
 pub(super) fn read_stdin(scan: &mut Scan, around: &Around<'_>) {
     if around.stdin.downloads {
         scan.event("@download-to-shell", &[], around.place);
+    }
+    if around.stdin.unseen {
+        scan.event("@not-scanned", &[], around.place);
     }
     if let Some(text) = &around.stdin.output {
         super::code_from_stdin(scan, text.clone(), around);

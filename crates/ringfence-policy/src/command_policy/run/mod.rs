@@ -171,8 +171,27 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
             }
             return Upstream::default();
         }
-        b"at" | b"batch" | b"crontab" => hosts::read_stdin(scan, around),
+        b"at" | b"batch" => hosts::read_stdin(scan, around),
+        b"crontab" => hosts::crontab(scan, around),
+        b"set" if around.place.shell == Shell::Posix => {
+            if let Some(at) = args.iter().position(|word| word.is("--")) {
+                let parameters = std::iter::once(Vec::new())
+                    .chain(args[at + 1..].iter().take(64).map(|word| word.text.to_vec()));
+                scan.parameters = Some(Rc::new(parameters.collect()));
+            }
+        }
+        b"alias" => {
+            for word in args {
+                if let Some((alias, text)) = super::posix_names::assignment(&word.text) {
+                    scan.definitions.define(alias, text, true);
+                }
+            }
+        }
         _ => {}
+    }
+    if let Some((text, alias)) = scan.definitions.call(&first.text) {
+        call(scan, text, alias, args, around);
+        return Upstream::default();
     }
     if first.has(DOWNLOADED) {
         scan.event("@download-to-shell", &[], around.place);
@@ -190,6 +209,20 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
         windows::script_lines(scan, name, around);
     }
     written
+}
+
+/// Runs a function or an alias with its arguments.
+fn call(scan: &mut Scan, mut text: Vec<u8>, alias: bool, args: &[Word<'_>], around: &Around<'_>) {
+    let mut parameters = Vec::new();
+    if alias {
+        text.push(b' ');
+        text.extend(super::word::joined(args));
+    } else {
+        parameters.push(Vec::new());
+        parameters.extend(args.iter().take(64).map(|word| word.text.to_vec()));
+    }
+    let stdin = Rc::clone(around.stdin);
+    scan.enqueue(text, Code::Script(Shell::Posix), around.place, Rc::new(parameters), stdin);
 }
 
 /// A program's name. A glob in a path stands for the programs of rules that it matches.

@@ -109,7 +109,7 @@ pub(super) fn of_named(name: &[u8], args: &[Word<'_>], stdin: Option<&[u8]>, pip
         b"ls" | b"sort" | b"cat" | b"tee" | b"head" | b"tail" | b"uniq" => piped.names.clone(),
         _ => Vec::new(),
     };
-    Upstream { output: output.filter(|text| text.len() <= LIMIT), downloads, names }
+    Upstream { output: output.filter(|text| text.len() <= LIMIT), downloads, names, unseen: false }
 }
 
 fn echo(args: &[Word<'_>]) -> Vec<u8> {

@@ -73,6 +73,12 @@ fn cmd(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) {
         scan.enqueue(line, Code::Script(Shell::Cmd), place, Rc::default(), stdin);
         return;
     }
+    if around.stdin.downloads {
+        scan.event("@download-to-shell", &[], around.place);
+    }
+    if around.stdin.unseen {
+        scan.event("@not-scanned", &[], around.place);
+    }
     if let Some(text) = &around.stdin.output {
         scan.enqueue_stdin(text.clone(), Code::Script(Shell::Cmd), place);
     }
@@ -188,6 +194,9 @@ fn command(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>, inner: Plac
 }
 
 fn stdin(scan: &mut Scan, around: &Around<'_>, inner: Place) {
+    if around.stdin.unseen {
+        scan.event("@not-scanned", &[], around.place);
+    }
     if around.stdin.downloads {
         scan.event("@download-to-shell", &[], around.place);
     }
@@ -238,6 +247,12 @@ fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>)
             }
         }
         b"start-process" => start_process(scan, args, around),
+        b"remove-item" => {
+            let mut words = args.to_vec();
+            words.extend(around.stdin.names.iter().cloned().map(Word::owned));
+            scan.check(full, &words, around.place);
+        }
+        b"get-childitem" | b"get-item" => return Some(listed(args)),
         b"invoke-webrequest" | b"start-bitstransfer" | b"invoke-restmethod" => {
             for (at, word) in args.iter().enumerate() {
                 let option = word.text.to_ascii_lowercase();
@@ -264,6 +279,27 @@ fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>)
         _ => return None,
     }
     Some(Upstream::default())
+}
+
+/// What a listing hands on. With a filter it is only a part.
+fn listed(args: &[Word<'_>]) -> Upstream {
+    let filter = |word: &Word<'_>| {
+        let option = word.text.to_ascii_lowercase();
+        [&b"-fi"[..], b"-inc", b"-exc", b"-na"].iter().any(|start| option.starts_with(start))
+            && option != b"-file"
+    };
+    if args.iter().any(filter) {
+        return Upstream::default();
+    }
+    let recursive = args
+        .iter()
+        .any(|word| word.text.len() > 1 && b"-recurse".starts_with(&*word.text.to_ascii_lowercase()));
+    let mut names: Vec<Vec<u8>> =
+        args.iter().filter(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec()).collect();
+    if recursive && !names.is_empty() {
+        names.push(b"-recurse".to_vec());
+    }
+    Upstream { names, ..Upstream::default() }
 }
 
 /// `Start-Process [-FilePath] program [-ArgumentList a, b]`

@@ -41,6 +41,9 @@ pub(super) fn take_off<'w, 'a>(
     // Rules about the wrapper see its own options only.
     let own = if wrapper.then == Then::Command { &args[..parsed.command] } else { args };
     scan.check(name, own, around.place);
+    if name == b"ssh" {
+        proxies(scan, own, around);
+    }
     if parsed.query {
         return Some(Next::Done(Upstream::default()));
     }
@@ -107,6 +110,19 @@ pub(super) fn take_off<'w, 'a>(
     }
 }
 
+/// `-o ProxyCommand=text` and `-o LocalCommand=text` (ssh_config(5)).
+fn proxies(scan: &mut Scan, own: &[Word<'_>], around: &Around<'_>) {
+    for word in own {
+        let lower = word.text.to_ascii_lowercase();
+        for option in [&b"proxycommand"[..], b"localcommand", b"knownhostscommand"] {
+            if let Some(at) = memchr::memmem::find(&lower, option).filter(|&at| at <= 2) {
+                let text = word.text[at + option.len()..].trim_ascii_start();
+                super::code(scan, text.strip_prefix(b"=").unwrap_or(text).to_vec(), around);
+            }
+        }
+    }
+}
+
 /// The table's entry for a program; one with subcommands only if one of these is there.
 fn choose(name: &[u8], args: &[Word<'_>], around: &Around<'_>) -> Option<&'static Wrapper> {
     let entries = lookup(WRAPPERS_BY_PROGRAM, name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
@@ -158,6 +174,9 @@ fn parse(wrapper: &Wrapper, args: &[Word<'_>], start: usize, shell: Shell) -> Pa
             at += 1;
         } else if operands > 0 {
             operands -= 1;
+            at += 1;
+        } else if wrapper.code.iter().any(|known| args.get(at + 1).is_some_and(|next| next.is(known))) {
+            // `runuser -l name -c text`
             at += 1;
         } else if wrapper.permute || wrapper.then == Then::Nothing {
             at += 1;
@@ -282,6 +301,10 @@ fn xargs<'w, 'a>(
             .or_else(|| (word.is("-i") || word.is("--replace")).then(|| b"{}".to_vec()))
     });
     // Without a command it is `echo`; a shell without one gets its script from the arguments.
+    let runs_code = |word: &&Word<'_>| hosts::is_posix_shell(&program(&word.text));
+    if around.stdin.downloads && rest.iter().take(2).any(|word| runs_code(&word)) {
+        scan.event("@download-to-shell", &[], around.place);
+    }
     let host = rest.first().is_some_and(|word| hosts::is_posix_shell(&program(&word.text)));
     if given.is_empty() || host && mark.is_none() {
         let inner = Around { stdin: &Rc::default(), ..*around };

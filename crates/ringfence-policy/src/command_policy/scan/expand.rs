@@ -195,6 +195,11 @@ fn brace_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
     while at < posix.text.len() {
         match posix.text[at] {
             b'\\' => at += 1,
+            quote @ (b'\'' | b'"') if quote == b'"' || !posix.word.in_double() => {
+                if let Some(length) = memchr::memchr(quote, &posix.text[at + 1..]) {
+                    at += length + 1;
+                }
+            }
             b'{' => depth += 1,
             b'}' => {
                 depth -= 1;
@@ -291,13 +296,14 @@ fn push_values(posix: &mut Posix<'_, '_>, values: &[Vec<u8>]) {
 fn value(posix: &Posix<'_, '_>, name: &[u8]) -> Option<Vec<Vec<u8>>> {
     if let [digit @ b'0'..=b'9'] = name {
         let at = usize::from(digit - b'0');
-        let given = posix.positional.get(at).cloned();
+        let given = posix.scan.parameters.as_ref().unwrap_or(posix.positional).get(at).cloned();
         let absent = if at == 0 { OWN_NAME.to_vec() } else { Vec::new() };
         return Some(vec![given.unwrap_or(absent)]);
     }
     match name {
         b"@" | b"*" => {
-            let rest = posix.positional.get(1..).unwrap_or_default();
+            let parameters = posix.scan.parameters.as_ref().unwrap_or(posix.positional);
+            let rest = parameters.get(1..).unwrap_or_default();
             return Some(if rest.is_empty() { vec![Vec::new()] } else { rest.to_vec() });
         }
         b"#" | b"?" | b"$" | b"!" | b"-" => return Some(vec![vec![NOT_EMPTY]]),

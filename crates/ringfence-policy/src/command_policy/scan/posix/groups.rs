@@ -62,7 +62,8 @@ impl<'a, 's> Posix<'a, 's> {
 
     pub(super) fn begin_function(&mut self) -> bool {
         let Some(name) = self.pending_function.take() else { return false };
-        self.functions.push(Function { name, in_pipeline: 0, in_background: 0, piped: false });
+        let start = self.pos + 1;
+        self.functions.push(Function { name, start, in_pipeline: 0, in_background: 0, piped: false });
         true
     }
 
@@ -70,11 +71,12 @@ impl<'a, 's> Posix<'a, 's> {
         if !function {
             return;
         }
-        if let Some(Function { in_background, piped, .. }) = self.functions.pop()
-            && (piped || in_background >= 2)
-        {
+        let Some(Function { name, start, in_background, piped, .. }) = self.functions.pop() else { return };
+        if piped || in_background >= 2 {
             self.scan.event("@fork-bomb", &[], self.place);
         }
+        let end = self.pos.saturating_sub(1).max(start);
+        self.scan.definitions.define(&name, self.text.get(start..end).unwrap_or_default(), false);
     }
 
     pub(super) fn close_paren(&mut self) {
@@ -152,7 +154,8 @@ impl<'a, 's> Posix<'a, 's> {
 
     pub(super) fn brace(&mut self, byte: u8) {
         if byte == b'{' && !self.word.is_active() {
-            let alone = self.peek(1).is_none_or(|next| next.is_ascii_whitespace());
+            let alone =
+                self.pending_function.is_some() || self.peek(1).is_none_or(|next| next.is_ascii_whitespace());
             if alone && self.at_command_start() {
                 let function = self.begin_function();
                 let inner = self.inner_stdin();

@@ -101,6 +101,8 @@ enum Frame<'a> {
 #[derive(Debug)]
 struct Function {
     name: Vec<u8>,
+    /// Where its body begins.
+    start: usize,
     in_pipeline: u32,
     in_background: u32,
     piped: bool,

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::{Command, Element, Frame, Keyword, Pipeline, Posix, Redirect, append, without_tabs};
-use crate::command_policy::posix_names::assignment;
+use crate::command_policy::posix_names::{assignment, executed_variable};
 use crate::command_policy::run::{Stdin, run_pipeline};
 use crate::command_policy::scan::heredoc::{Pending, body};
 use crate::command_policy::state::Code;
@@ -13,11 +13,17 @@ use crate::command_policy::word::{DOWNLOADED, QUOTED, Word};
 impl<'a, 's> Posix<'a, 's> {
     /// The value of an expansion: between double quotes as it is, else split at blanks.
     pub(in crate::command_policy::scan) fn push_value(&mut self, value: &[u8]) {
-        if self.word.in_double() || !value.iter().any(u8::is_ascii_whitespace) {
+        // The text may have said what separates words.
+        let own = self.scan.variables.get(&b"IFS"[..]).and_then(|values| values.first()).cloned();
+        let separates = |byte: &u8| match &own {
+            Some(own) => own.contains(byte),
+            None => byte.is_ascii_whitespace(),
+        };
+        if self.word.in_double() || !value.iter().any(separates) {
             self.word.fold_with(value);
             return;
         }
-        for (at, part) in value.split(u8::is_ascii_whitespace).enumerate() {
+        for (at, part) in value.split(separates).enumerate() {
             if at > 0 {
                 self.break_word();
             }
@@ -152,6 +158,9 @@ impl<'a, 's> Posix<'a, 's> {
     pub(super) fn assignment(&mut self, word: &Word<'a>) -> bool {
         let Some((name, value)) = assignment(&word.text) else { return false };
         self.scan.set_variable(name, vec![value.to_vec()]);
+        if let Some(kind) = executed_variable(name) {
+            self.scan.enqueue(value.to_vec(), kind, self.place, Rc::default(), Rc::default());
+        }
         if word.has(DOWNLOADED) {
             self.scan.downloaded.push(name.to_vec());
         }

@@ -20,6 +20,8 @@ pub(in crate::command_policy) fn cmdlet(name: &[u8]) -> &[u8] {
         b"ri" | b"rm" | b"rd" | b"rmdir" | b"del" | b"erase" => b"remove-item",
         b"rp" => b"remove-itemproperty",
         b"sp" => b"set-itemproperty",
+        b"gci" | b"ls" | b"dir" => b"get-childitem",
+        b"gi" => b"get-item",
         b"ni" => b"new-item",
         b"si" => b"set-item",
         b"cpi" | b"copy" | b"cp" => b"copy-item",
@@ -104,6 +106,7 @@ fn only_text(name: &[u8]) -> bool {
 enum Frame<'a> {
     /// `( )`, `$( )`, `@( )`: the word goes on afterwards.
     Paren {
+        called: bool,
         command: Command<'a>,
         pipeline: Pipeline<'a>,
         word: Vec<u8>,
@@ -126,6 +129,8 @@ struct PowerShell<'a, 's> {
     command: Command<'a>,
     pipeline: Pipeline<'a>,
     redirect: bool,
+    /// The command's name is given as a string, after `&` or `.`.
+    called: bool,
     frames: Vec<Frame<'a>>,
     /// The statement so far, in lower case.
     statement: Vec<u8>,
@@ -150,6 +155,7 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
         command: Command::default(),
         pipeline,
         redirect: false,
+        called: false,
         frames: Vec::new(),
         statement: Vec::new(),
         assigned: None,
@@ -253,8 +259,11 @@ impl<'a> PowerShell<'a, '_> {
             b'&' => {
                 if self.peek(0) == Some(b'&') {
                     self.pos += 1;
+                    self.end_line();
+                } else {
+                    self.end_line();
+                    self.called = true;
                 }
-                self.end_line();
             }
             b',' => {
                 self.end_word();
@@ -264,7 +273,11 @@ impl<'a> PowerShell<'a, '_> {
             b'=' if self.assigns() => self.assignment(),
             b'.' if !self.active
                 && self.command.words.is_empty()
-                && self.peek(0).is_none_or(|b| b == b' ') => {}
+                && self.peek(0).is_none_or(|b| b == b' ') =>
+            {
+                self.called = true;
+            }
+            b'+' if self.joins() => {}
             _ => self.push(byte),
         }
     }

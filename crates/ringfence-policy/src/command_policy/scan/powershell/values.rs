@@ -88,6 +88,10 @@ impl<'a> PowerShell<'a, '_> {
             },
         };
         let value = value.filter(|value| self.scan.may_expand(value.len(), self.place));
+        if !self.active && !self.string && self.command.words.is_empty() && value.is_some() {
+            // A variable by itself is an expression, not the name of a command.
+            self.flags |= QUOTED;
+        }
         self.active = true;
         match value {
             Some(value) => self.word.extend_from_slice(&value),
@@ -110,6 +114,12 @@ impl<'a> PowerShell<'a, '_> {
         [&b"global"[..], b"script", b"local", b"private", b"using"]
             .iter()
             .any(|scope| name.eq_ignore_ascii_case(scope))
+    }
+
+    /// `'a'+'b'`
+    pub(super) fn joins(&self) -> bool {
+        let next = self.text[self.pos..].iter().find(|byte| **byte != b' ');
+        self.active && self.flags & QUOTED != 0 && matches!(next, Some(b'\'' | b'"'))
     }
 
     /// Whether `=` follows a variable at the start of a command.

@@ -7,6 +7,7 @@ use super::{
     Command, Element, Frame, Pipeline, PowerShell, VALUE_LIMIT, cmdlet, is_keyword, key, only_text, text_key,
 };
 use crate::command_policy::run::run_pipeline;
+use crate::command_policy::state::Upstream;
 use crate::command_policy::word::{QUOTED, UNKNOWN, Word, program};
 
 impl<'a> PowerShell<'a, '_> {
@@ -35,6 +36,7 @@ impl<'a> PowerShell<'a, '_> {
         self.statement.push(b'(');
         self.blank = false;
         let frame = Frame::Paren {
+            called: std::mem::take(&mut self.called),
             command: std::mem::take(&mut self.command),
             pipeline: self.inner_pipeline(),
             word: std::mem::take(&mut self.word),
@@ -91,7 +93,7 @@ impl<'a> PowerShell<'a, '_> {
                     self.command.words.push(Word::borrowed(b"{}"));
                 }
             }
-            Some(Frame::Paren { command, pipeline, word, active, flags, string }) => {
+            Some(Frame::Paren { called, command, pipeline, word, active, flags, string }) => {
                 self.end_word();
                 let value = self.single_value();
                 self.end_line();
@@ -103,6 +105,7 @@ impl<'a> PowerShell<'a, '_> {
                 self.active = active;
                 self.flags = flags;
                 self.string = string;
+                self.called = called;
                 match value {
                     Some(value) => {
                         self.active = true;
@@ -120,6 +123,12 @@ impl<'a> PowerShell<'a, '_> {
     pub(super) fn single_value(&self) -> Option<Vec<u8>> {
         if !self.pipeline.elements.is_empty() || self.command.words.is_empty() {
             return None;
+        }
+        // `(Get-Command name)`
+        if let [first, second] = &*self.command.words
+            && cmdlet(&program(&first.text)) == b"get-command"
+        {
+            return Some(second.text.to_vec());
         }
         let mut out = Vec::new();
         for word in &self.command.words {
@@ -201,13 +210,27 @@ impl<'a> PowerShell<'a, '_> {
         }
         let command = std::mem::take(&mut self.command);
         self.downloaded(&command);
+        let called = std::mem::take(&mut self.called);
+        if !called && command.words[..].first().is_some_and(|word| word.has(QUOTED)) {
+            // An expression: it runs nothing, its value goes on through the pipeline.
+            self.assign_value(&command);
+            let lines: Vec<&[u8]> = command.words.iter().map(|word| &*word.text).collect();
+            let output = Upstream { output: Some(lines.join(&b'\n')), ..Upstream::default() };
+            self.pipeline.elements.push(Element::Group(output));
+            return;
+        }
+        self.assign_value(&command);
+        self.pipeline.elements.push(Element::Command(command));
+    }
+
+    /// `$name = value`
+    fn assign_value(&mut self, command: &Command<'a>) {
         if let Some((name, _)) = &self.assigned
             && self.frames.is_empty()
             && let [word] = &*command.words
         {
             self.scan.set_variable(&key(name), vec![word.text.to_vec()]);
         }
-        self.pipeline.elements.push(Element::Command(command));
     }
 
     /// Whether a file that was fetched before is run.
