@@ -39,6 +39,10 @@ pub(crate) enum CliError {
     ConfigExists { path: PathBuf },
     #[error("cannot write {}", .path.display())]
     WriteConfig { path: PathBuf, source: io::Error },
+    #[error("cannot read {}", .path.display())]
+    ReadStdinFile { path: PathBuf, source: io::Error },
+    #[error("cannot read standard input")]
+    Input(#[source] io::Error),
     #[error("cannot determine the current directory")]
     CurrentDir(#[source] io::Error),
     #[error("cannot listen on {address}")]
@@ -65,8 +69,14 @@ impl CliError {
             Self::Config(_) | Self::ConfigExists { .. } | Self::WriteConfig { .. } | Self::Upstream(_) => {
                 "config"
             }
-            Self::Listen { .. } | Self::Proxy(_) | Self::Runtime(_) => "io",
-            Self::CurrentDir(_) | Self::Output(_) | Self::Panic(_) => "io",
+            Self::Listen { .. }
+            | Self::Proxy(_)
+            | Self::Runtime(_)
+            | Self::ReadStdinFile { .. }
+            | Self::Input(_)
+            | Self::CurrentDir(_)
+            | Self::Output(_)
+            | Self::Panic(_) => "io",
         }
     }
 
@@ -99,6 +109,8 @@ impl CliError {
             Self::WriteConfig { .. } => {
                 Some("name another file with --config, or set RINGFENCE_HOME".to_owned())
             }
+            Self::ReadStdinFile { .. } => Some("name a file that exists and that you may read".to_owned()),
+            Self::Input(_) => Some("check where standard input comes from".to_owned()),
             Self::CurrentDir(_) => {
                 Some("change to a directory that exists and that you may search".to_owned())
             }

@@ -11,6 +11,10 @@ pub(crate) enum Exit {
     Negative,
     /// A usage error of a command that runs no program.
     Usage,
+    /// `check`: the command would run and be recorded.
+    Warned,
+    /// `check`: the command would not run.
+    Blocked,
     /// Ringfence refused or failed: the program did not run, or was ended as a violation.
     Refused,
     /// The wall-clock limit ended the run.
@@ -32,6 +36,8 @@ impl Exit {
             Self::Success => 0,
             Self::Negative => 1,
             Self::Usage => 2,
+            Self::Warned => 10,
+            Self::Blocked => 20,
             Self::Timeout => 124,
             Self::Refused => 125,
             Self::NotExecutable => 126,

@@ -5,14 +5,25 @@ use async_trait::async_trait;
 use ringfence_types::{SandboxCommand, SessionId};
 use serde::{Deserialize, Serialize};
 
+use crate::command_policy::{CommandPolicyConfig, CommandPolicyHook};
 use crate::hygiene::ArgumentHygiene;
 use crate::rate_limit::{Category, RateLimited};
 
-/// Configuration of the floor. It has no key yet: what the floor checks can't be turned off.
+/// Configuration of the floor. No key turns off what the floor refuses.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[non_exhaustive]
-pub struct PolicyConfig {}
+pub struct PolicyConfig {
+    /// What happens on matches outside the hardline rules.
+    pub command_policy: CommandPolicyConfig,
+}
+
+impl PolicyConfig {
+    /// The floor with this command policy.
+    pub fn new(command_policy: CommandPolicyConfig) -> Self {
+        Self { command_policy }
+    }
+}
 
 /// What a hook may look at.
 #[derive(Clone, Copy, Debug)]
@@ -78,6 +89,8 @@ pub enum HookDenied {
         reason: String,
         /// Name of the hook.
         hook: &'static str,
+        /// Names of the rules that matched, if it was the command policy.
+        rules: Vec<String>,
     },
     /// The session has used up its allowance of such calls.
     #[error(
@@ -106,16 +119,22 @@ fn whole_seconds(duration: Duration) -> u64 {
 
 /// The hooks in their order, the floor first.
 pub struct HookChain {
+    policy: CommandPolicyHook,
     hooks: Vec<Box<dyn SandboxBeforeHook>>,
 }
 
 impl HookChain {
     /// The floor, then `rest` in the given order. A chain without the floor can't be made.
     pub fn with_floor(cfg: &PolicyConfig, rest: Vec<Box<dyn SandboxBeforeHook>>) -> Self {
-        let PolicyConfig {} = cfg;
+        let policy = CommandPolicyHook::new(&cfg.command_policy);
         let mut hooks: Vec<Box<dyn SandboxBeforeHook>> = vec![Box::new(ArgumentHygiene)];
         hooks.extend(rest);
-        Self { hooks }
+        Self { policy, hooks }
+    }
+
+    /// The command policy, which every command passes first.
+    pub fn command_policy(&self) -> &CommandPolicyHook {
+        &self.policy
     }
 
     /// Asks every hook in order.
@@ -124,16 +143,21 @@ impl HookChain {
     /// [`HookDenied`] of the first hook that refuses; the later ones are not asked.
     pub async fn vet(&self, c: SandboxCommand) -> Result<VettedCommand, HookDenied> {
         let ctx = HookContext { command: &c };
+        let verdict = self.policy.judge(&ctx);
+        let rules = verdict.rules().into_iter().map(str::to_owned).collect();
+        if let Some(reason) = verdict.refusal() {
+            return Err(HookDenied::PolicyDenied { reason, hook: self.policy.name(), rules });
+        }
         for hook in &self.hooks {
             match hook.before(&ctx).await {
                 HookDecision::Allow => {}
                 HookDecision::Deny { reason } => {
-                    return Err(HookDenied::PolicyDenied { reason, hook: hook.name() });
+                    return Err(HookDenied::PolicyDenied { reason, hook: hook.name(), rules });
                 }
                 HookDecision::RateLimited(limited) => return Err(limited.into()),
             }
         }
-        Ok(VettedCommand { command: c })
+        Ok(VettedCommand { command: c, rules })
     }
 
     /// Tells every hook that a session has ended.
@@ -146,7 +170,8 @@ impl HookChain {
 
 impl fmt::Debug for HookChain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.hooks.iter().map(|hook| hook.name())).finish()
+        let names = std::iter::once(self.policy.name()).chain(self.hooks.iter().map(|hook| hook.name()));
+        f.debug_list().entries(names).finish()
     }
 }
 
@@ -154,9 +179,15 @@ impl fmt::Debug for HookChain {
 #[derive(Debug)]
 pub struct VettedCommand {
     command: SandboxCommand,
+    rules: Vec<String>,
 }
 
 impl VettedCommand {
+    /// Names of the rules of the command policy that the command matched and that let it run.
+    pub fn rules(&self) -> &[String] {
+        &self.rules
+    }
+
     /// The command as its caller wrote it.
     pub fn command(&self) -> &SandboxCommand {
         &self.command
@@ -197,7 +228,7 @@ mod tests {
         let chain = HookChain::with_floor(&PolicyConfig::default(), Vec::new());
         match chain.vet(command).await {
             Ok(_) => None,
-            Err(HookDenied::PolicyDenied { reason, hook }) => {
+            Err(HookDenied::PolicyDenied { reason, hook, .. }) => {
                 assert_eq!(hook, "argument-hygiene");
                 Some(reason)
             }
@@ -239,11 +270,32 @@ mod tests {
             });
         let chain = HookChain::with_floor(&PolicyConfig::default(), hooks.collect());
         let denied = chain.vet(SandboxCommand::new("s", "true")).await.unwrap_err();
-        assert_eq!(denied, HookDenied::PolicyDenied { reason: String::from("no"), hook: "counting" });
+        assert_eq!(
+            denied,
+            HookDenied::PolicyDenied { reason: String::from("no"), hook: "counting", rules: Vec::new() }
+        );
         assert_eq!(calls.iter().map(|calls| calls.load(Ordering::Relaxed)).collect::<Vec<_>>(), [1, 1, 0]);
 
         chain.vet(SandboxCommand::new("s", "")).await.unwrap_err();
         assert_eq!(calls[0].load(Ordering::Relaxed), 1, "the floor comes before every other hook");
+    }
+
+    #[tokio::test]
+    async fn the_command_policy_comes_first_and_no_configuration_lifts_its_floor() {
+        for config in ["", "[command_policy]\nenabled = false", "[command_policy]\nenforcement = 'off'"] {
+            let chain = HookChain::with_floor(&toml::from_str(config).unwrap(), Vec::new());
+            let command = SandboxCommand::new("s", "sh").args(["-c", "rm -rf /"]);
+            match chain.vet(command).await {
+                Err(HookDenied::PolicyDenied { reason, hook, rules }) => {
+                    assert_eq!((hook, rules.as_slice()), ("command-policy", &["rm-root".to_owned()][..]));
+                    assert!(reason.contains("rm-root") && !reason.contains("rm -rf"), "{reason}");
+                }
+                other => panic!("{config}: {other:?}"),
+            }
+            let warned = SandboxCommand::new("s", "sh").args(["-c", "reboot"]);
+            let rules = chain.vet(warned).await.unwrap().rules().to_vec();
+            assert_eq!(rules.is_empty(), !config.is_empty(), "{config}: {rules:?}");
+        }
     }
 
     #[test]

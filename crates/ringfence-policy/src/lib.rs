@@ -7,10 +7,12 @@
 #![forbid(unsafe_code)]
 
 mod chain;
+pub mod command_policy;
 mod hygiene;
 mod rate_limit;
 
 pub use chain::{
     HookChain, HookContext, HookDecision, HookDenied, PolicyConfig, SandboxBeforeHook, VettedCommand,
 };
+pub use command_policy::{CommandPolicy, CommandPolicyConfig, CommandPolicyHook};
 pub use rate_limit::{Category, Limit, LimitConfig, RateLimitConfig, RateLimitHook, RateLimited};

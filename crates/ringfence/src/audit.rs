@@ -20,7 +20,7 @@ pub const AUDIT_TARGET: &str = "capability_ledger";
 ///
 /// The event's fields: `session`, `tool`, `program`, `argv_sha256`, `cwd`, `requested` and `effective` (JSON),
 /// `decision`, `by`, `backend`, `outcome` (`exited`, `signalled`, `cancelled` or an error's kind), `exit_code`,
-/// `signal`, `duration_ms`, `stdout_bytes`, `stderr_bytes`, `layers` and `denials` (JSON), `error`. Those that
+/// `signal`, `rules` (of the command policy, by name), `duration_ms`, `stdout_bytes`, `stderr_bytes`, `layers` and `denials` (JSON), `error`. Those that
 /// don't apply are absent.
 pub(crate) struct Audit {
     record: Option<Record>,
@@ -37,6 +37,8 @@ struct Record {
     effective: Option<String>,
     decision: Option<&'static str>,
     by: Option<String>,
+    /// Names of rules of the command policy, with commas.
+    rules: Option<String>,
     backend: &'static str,
 }
 
@@ -70,6 +72,7 @@ impl Audit {
                 effective: None,
                 decision: None,
                 by: None,
+                rules: None,
                 backend,
             }),
         }
@@ -79,6 +82,15 @@ impl Audit {
     pub(crate) fn bound(&mut self, cwd: &Path) {
         if let Some(record) = &mut self.record {
             record.cwd = Some(cwd.to_path_buf());
+        }
+    }
+
+    /// The command passed the hooks; these rules of the command policy let it run and want it recorded.
+    pub(crate) fn vetted(&mut self, rules: &[String]) {
+        if let Some(record) = &mut self.record
+            && !rules.is_empty()
+        {
+            record.rules = Some(rules.join(","));
         }
     }
 
@@ -114,6 +126,7 @@ impl Audit {
                 self.write(&End { outcome, ..End::of(output) });
             }
             Err(error) => {
+                self.vetted(error.rules());
                 let denials = error.denials();
                 self.write(&End {
                     outcome: error.kind(),
@@ -151,6 +164,7 @@ impl Audit {
                     outcome = end.outcome,
                     exit_code = end.exit_code,
                     signal = end.signal,
+                    rules = record.rules,
                     duration_ms = u64::try_from(record.start.elapsed().as_millis()).unwrap_or(u64::MAX),
                     stdout_bytes = end.bytes.map(|bytes| bytes.0),
                     stderr_bytes = end.bytes.map(|bytes| bytes.1),

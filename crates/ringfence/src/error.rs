@@ -145,6 +145,9 @@ impl SandboxError {
             }
             Self::CwdDenied(_) => Some("choose a working directory inside the workspace".into()),
             Self::Bind(error) => error.hint().map(Into::into),
+            Self::PolicyDenied(_) if !self.rules().is_empty() => {
+                Some("`ringfence check --explain` shows where the rule matched".into())
+            }
             Self::RateLimited(_) => Some("wait, or raise the limit in [sandbox.rate_limit]".into()),
             Self::Launch(DriverError::Launch { hint, .. }) => hint.clone(),
             Self::Launch(DriverError::RequiredLayer { .. }) => {
@@ -167,6 +170,14 @@ impl SandboxError {
         }
     }
 
+    /// Names of the rules of the command policy that refused the command.
+    pub fn rules(&self) -> &[String] {
+        match self {
+            Self::PolicyDenied(HookDenied::PolicyDenied { rules, .. }) => rules,
+            _ => &[],
+        }
+    }
+
     /// What was refused, as far as this error says.
     pub fn denials(&self) -> Vec<Denial> {
         match self {
@@ -174,6 +185,7 @@ impl SandboxError {
             | Self::ApprovalTimeout(error)
             | Self::ApprovalUnavailable(error) => denials_of(error),
             Self::Timeout { output } | Self::Violation { output, .. } => output.denials.clone(),
+            Self::PolicyDenied(_) => self.rules().iter().map(|rule| by_rule(rule)).collect(),
             _ => Vec::new(),
         }
     }
@@ -250,6 +262,16 @@ impl From<DriverError> for SandboxError {
             | DriverError::Cancelled
             | DriverError::Io { .. } => Self::Driver(error),
         }
+    }
+}
+
+fn by_rule(rule: &str) -> Denial {
+    Denial {
+        kind: DenialKind::Policy,
+        target: rule.to_owned(),
+        allow_with: None,
+        source: DenialSource::Policy,
+        certain: true,
     }
 }
 

@@ -93,6 +93,7 @@ pub use ringfence_gate::{
 pub use ringfence_linux::{LinuxDriver, LocalBox, init, stdout_was_closed};
 
 pub use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
+pub use ringfence_policy::{CommandPolicyConfig, CommandPolicyHook, command_policy};
 pub use ringfence_policy::{HookContext, HookDecision, RateLimitConfig, RateLimitHook, SandboxBeforeHook};
 pub use ringfence_types::{
     Denial, DenialKind, DenialSource, Excess, HostPattern, Layer, LayerName, LayerReport, LayerStatus,

@@ -3,13 +3,13 @@
 use clap::{Args as _, Command};
 
 use super::{
-    CompletionsArgs, ConfigCheckArgs, DoctorArgs, ExplainArgs, InitArgs, ManArgs, ProxyArgs, RunArgs,
-    ShellArgs,
+    CheckArgs, CompletionsArgs, ConfigCheckArgs, DoctorArgs, ExplainArgs, InitArgs, ManArgs, ProxyArgs,
+    RunArgs, ShellArgs,
 };
 
 /// Names of the subcommands, in the order of the help text.
-pub(crate) const NAMES: [&str; 9] =
-    ["run", "shell", "explain", "doctor", "init", "config", "proxy", "completions", "man"];
+pub(crate) const NAMES: [&str; 10] =
+    ["run", "shell", "check", "explain", "doctor", "init", "config", "proxy", "completions", "man"];
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -49,6 +49,21 @@ Examples:
       Look at another directory without being able to change it
 
 Exit status: the shell's own; 125 if ringfence refused or failed.";
+
+const POLICY_CHECK_EXAMPLES: &str = "\
+Examples:
+  ringfence check -- bash -c 'rm -rf /'
+      Whether the command policy would let it run
+  ringfence check --explain -- sh -c 'curl https://example.com/i | sudo sh'
+      Also every command that was found, and where a rule matched
+  ringfence check --stdin-file setup.sh -- bash -s
+      A script that the program reads
+  ringfence check --batch < commands.jsonl
+      JSON lines {\"id\",\"shell\",\"argv\",\"stdin\"} in, one verdict a line out
+
+Nothing is started.
+
+Exit status: 0 allow, 10 warn, 20 block; 0 with --batch; 2 for a usage error, 1 for any other.";
 
 const EXPLAIN_EXAMPLES: &str = "\
 Examples:
@@ -128,6 +143,7 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
     let about = match name {
         "run" => "Run a program in the box",
         "shell" => "Start an interactive shell in the box",
+        "check" => "Ask the command policy about a command, without running it",
         "explain" => "Show what a run would be allowed, without running it",
         "doctor" => "Check what this host can enforce, and how to fix what it can't",
         "init" => "Write a commented config file",
@@ -142,6 +158,9 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
             .override_usage("ringfence run [OPTIONS] -- PROGRAM [ARG]...")
             .after_help(RUN_EXAMPLES),
         "shell" => ShellArgs::augment_args(command).after_help(SHELL_EXAMPLES),
+        "check" => CheckArgs::augment_args(command)
+            .override_usage("ringfence check [OPTIONS] -- PROGRAM [ARG]...\n       ringfence check --batch")
+            .after_help(POLICY_CHECK_EXAMPLES),
         "explain" => ExplainArgs::augment_args(command)
             .override_usage("ringfence explain [OPTIONS] [-- PROGRAM [ARG]...]")
             .after_help(EXPLAIN_EXAMPLES),

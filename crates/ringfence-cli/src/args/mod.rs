@@ -1,5 +1,6 @@
 //! Raw arguments: what was typed, parsed and typed but not yet weighed against each other.
 
+mod check;
 mod command;
 mod proxy;
 mod quick;
@@ -14,6 +15,7 @@ use clap::error::ErrorKind;
 use clap::{ArgMatches, Args, FromArgMatches as _, ValueHint};
 use clap_complete::Shell;
 
+pub(crate) use check::{CheckArgs, ShellName};
 use command::subcommand;
 pub(crate) use command::{NAMES, command};
 pub(crate) use proxy::{ProxyArgs, ProxyNet, Sni};
@@ -27,6 +29,7 @@ pub(crate) use run::{
 pub(crate) enum Parsed {
     Run(Box<RunArgs>),
     Shell(Box<ShellArgs>),
+    Check(CheckArgs),
     Explain(Box<ExplainArgs>),
     Doctor(DoctorArgs),
     ConfigCheck(ConfigCheckArgs),
@@ -127,6 +130,7 @@ fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {
         "run" => RunArgs::from_arg_matches(matches).map(|args| Parsed::Run(Box::new(args))),
         "shell" => ShellArgs::from_arg_matches(matches).map(|args| Parsed::Shell(Box::new(args))),
         "explain" => ExplainArgs::from_arg_matches(matches).map(|args| Parsed::Explain(Box::new(args))),
+        "check" => CheckArgs::from_arg_matches(matches).map(Parsed::Check),
         "doctor" => DoctorArgs::from_arg_matches(matches).map(Parsed::Doctor),
         "config" => match matches.subcommand() {
             Some(("check", sub)) => ConfigCheckArgs::from_arg_matches(sub).map(Parsed::ConfigCheck),

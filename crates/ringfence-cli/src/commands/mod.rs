@@ -1,5 +1,6 @@
 //! One module a command. Each gets parsed arguments and gives an exit status.
 
+mod check;
 mod config_check;
 mod doctor;
 mod explain;
@@ -45,6 +46,7 @@ fn dispatch(parsed: Parsed) -> Result<Exit, CliError> {
     match parsed {
         Parsed::Run(args) => run::run(&args),
         Parsed::Shell(args) => run::shell(&args),
+        Parsed::Check(args) => check::check(&args),
         Parsed::Explain(args) => explain::explain(&args),
         Parsed::Doctor(args) => doctor::doctor(&args),
         Parsed::ConfigCheck(args) => config_check::config_check(&args),

@@ -66,6 +66,9 @@ fn execute(
     for line in prepared.sandbox.recovered() {
         print_note(&format!("ringfence: left by a run that crashed: {line}\n"));
     }
+    for line in prepared.sandbox.policy_problems() {
+        print_note(&format!("ringfence: {}\n", one_line(&line)));
+    }
     if request.verbose {
         print_note(&summary(prepared));
     }

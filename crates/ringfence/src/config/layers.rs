@@ -3,10 +3,11 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use ringfence_gate::protected::GitProtection;
+use ringfence_policy::command_policy::Enforcement;
 use ringfence_policy::{Category, Limit, LimitConfig, RateLimitConfig};
 
 use super::problem::{Problem, ProblemKind};
-use super::raw::{RawConfig, RawProfile, RawRateLimit, RawWindow};
+use super::raw::{RawCommandPolicy, RawConfig, RawProfile, RawRateLimit, RawWindow};
 use super::reader::Setting;
 use super::settings::{Profile, SandboxConfig};
 use crate::host::HostEnv;
@@ -40,6 +41,11 @@ pub(super) fn apply(config: &mut SandboxConfig, raw: RawConfig, host: &HostEnv) 
     set(&mut config.linux.allow_i386, sandbox.linux.allow_i386);
     set(&mut config.linux.tmp_size, sandbox.linux.tmp_size);
     apply_rates(config, sandbox.rate_limit);
+    let policy = sandbox.command_policy;
+    set(&mut config.command_policy.enabled, policy.enabled);
+    set(&mut config.command_policy.enforcement, policy.enforcement);
+    set(&mut config.command_policy.use_default_rules, policy.use_default_rules);
+    config.command_policy.custom_rules.extend(policy.custom_rules);
     config.profiles.extend(raw.profiles.into_iter().map(|(name, profile)| (name, profile.into())));
     if problems.is_empty() { Ok(()) } else { Err(problems) }
 }
@@ -98,6 +104,7 @@ pub(super) fn tighten(config: &mut SandboxConfig, raw: RawConfig) -> Result<(), 
         .only(&mut linux.allow_i386, "sandbox.linux.allow_i386", raw_linux.allow_i386, |new, old| new <= old);
     tightener.only(&mut linux.tmp_size, "sandbox.linux.tmp_size", raw_linux.tmp_size, |new, old| new <= old);
     tightener.rates(config, sandbox.rate_limit);
+    tightener.command_policy(config, sandbox.command_policy);
     for (name, profile) in raw.profiles {
         tightener.profile(config.profiles.entry(name.clone()).or_default(), &name, profile);
     }
@@ -151,6 +158,23 @@ impl Tightener {
         }
     }
 
+    /// A workspace may switch on and add, never take away.
+    fn command_policy(&mut self, config: &mut SandboxConfig, raw: RawCommandPolicy) {
+        let policy = &mut config.command_policy;
+        let key = |part| format!("sandbox.command_policy.{part}");
+        self.only(&mut policy.enabled, &key("enabled"), raw.enabled, |new, old| new >= old);
+        self.only(&mut policy.enforcement, &key("enforcement"), raw.enforcement, |new, old| {
+            strictness(*new) >= strictness(*old)
+        });
+        self.only(
+            &mut policy.use_default_rules,
+            &key("use_default_rules"),
+            raw.use_default_rules,
+            |new, old| new >= old,
+        );
+        policy.custom_rules.extend(raw.custom_rules);
+    }
+
     fn window(&mut self, rates: &mut RateLimitConfig, category: Category, raw: RawWindow) {
         let key = |part| format!("sandbox.rate_limit.{category}.{part}");
         let Limit { max_requests: mut max, mut burst, window: mut length } = rates.limit(category);
@@ -191,6 +215,14 @@ impl Tightener {
     }
 }
 
+fn strictness(enforcement: Enforcement) -> u8 {
+    match enforcement {
+        Enforcement::Off => 0,
+        Enforcement::Warn => 1,
+        Enforcement::Block => 2,
+    }
+}
+
 /// A value as a configuration file would hold it.
 trait Shown {
     fn shown(&self) -> String;
@@ -223,6 +255,16 @@ impl Shown for usize {
 impl Shown for Duration {
     fn shown(&self) -> String {
         self.as_secs().to_string()
+    }
+}
+
+impl Shown for Enforcement {
+    fn shown(&self) -> String {
+        match self {
+            Self::Off => "\"off\"".into(),
+            Self::Warn => "\"warn\"".into(),
+            Self::Block => "\"block\"".into(),
+        }
     }
 }
 

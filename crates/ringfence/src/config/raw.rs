@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use ringfence_gate::protected::GitProtection;
 use ringfence_policy::Category;
+use ringfence_policy::command_policy::{CustomAction, CustomRule, Enforcement};
 use toml::de::DeTable;
 
 use super::problem::Problem;
@@ -24,6 +25,15 @@ pub(crate) struct RawSandbox {
     pub(crate) protected: RawProtected,
     pub(crate) linux: RawLinux,
     pub(crate) rate_limit: RawRateLimit,
+    pub(crate) command_policy: RawCommandPolicy,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RawCommandPolicy {
+    pub(crate) enabled: Option<Setting<bool>>,
+    pub(crate) enforcement: Option<Setting<Enforcement>>,
+    pub(crate) use_default_rules: Option<Setting<bool>>,
+    pub(crate) custom_rules: Vec<CustomRule>,
 }
 
 #[derive(Debug, Default)]
@@ -114,7 +124,6 @@ fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
     reader.not_available(&["macos"], "the macOS backend");
     reader.not_available(&["windows"], "the Windows backend");
     reader.not_available(&["network"], "network access by host name");
-    reader.not_available(&["command_policy"], "the command policy");
     reader.not_available(&["audit"], "the durable audit ledger");
     RawSandbox {
         workspace_root: reader.string("workspace_root"),
@@ -124,6 +133,30 @@ fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
         protected: reader.table("protected", protected).unwrap_or_default(),
         linux: reader.table("linux", linux).unwrap_or_default(),
         rate_limit: reader.table("rate_limit", rate_limit).unwrap_or_default(),
+        command_policy: reader.table("command_policy", command_policy).unwrap_or_default(),
+    }
+}
+
+fn command_policy(reader: &mut Reader<'_>) -> RawCommandPolicy {
+    let words = [("block", Enforcement::Block), ("warn", Enforcement::Warn), ("off", Enforcement::Off)];
+    RawCommandPolicy {
+        enabled: reader.boolean("enabled"),
+        enforcement: reader.word("enforcement", &words),
+        use_default_rules: reader.boolean("use_default_rules"),
+        custom_rules: reader.array_of_tables("custom_rules", custom_rule),
+    }
+}
+
+/// A rule that is incomplete, or whose expression can't be used, is left out at the start and named there: the others
+/// must stay in force.
+fn custom_rule(reader: &mut Reader<'_>) -> CustomRule {
+    let words = [("block", CustomAction::Block), ("warn", CustomAction::Warn)];
+    let text = |setting: Option<Setting<String>>| setting.map(|text| text.value).unwrap_or_default();
+    CustomRule {
+        name: text(reader.string("name")),
+        regex: text(reader.string("regex")),
+        action: reader.word("action", &words).map(|action| action.value).unwrap_or_default(),
+        description: text(reader.string("description")),
     }
 }
 

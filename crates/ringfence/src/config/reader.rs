@@ -175,6 +175,32 @@ impl<'a> Reader<'a> {
         Some(result)
     }
 
+    /// An array of tables.
+    pub(crate) fn array_of_tables<T>(
+        &mut self,
+        key: &'static str,
+        mut read: impl FnMut(&mut Reader<'_>) -> T,
+    ) -> Vec<T> {
+        self.known.push(key);
+        let Some((_, value)) = self.entry(key) else { return Vec::new() };
+        let Some(array) = value.get_ref().as_array() else {
+            self.wrong_type(key, value, "an array of tables");
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for (at, item) in array.iter().enumerate() {
+            let path = format!("{key}[{at}]");
+            let Some(table) = item.get_ref().as_table() else {
+                self.wrong_type(&path, item, "a table");
+                continue;
+            };
+            let mut reader = self.below(&path, item, table);
+            found.push(read(&mut reader));
+            reader.finish();
+        }
+        found
+    }
+
     /// A table whose keys are names of the user's choice, each with a table of its own.
     pub(crate) fn tables<T>(
         &mut self,

@@ -3,7 +3,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence_gate::{GateConfig, protected};
-use ringfence_policy::RateLimitConfig;
+use ringfence_policy::{CommandPolicyConfig, RateLimitConfig};
 use ringfence_types::{LayerName, Linux, Rlimits};
 
 use crate::host::HostEnv;
@@ -30,6 +30,8 @@ pub struct SandboxConfig {
     pub linux: Linux,
     /// Rate limits by category of tool.
     pub rate_limit: RateLimitConfig,
+    /// What the command policy does on matches outside its floor.
+    pub command_policy: CommandPolicyConfig,
     /// Own profiles, by name. One with a built-in profile's name adds to it.
     pub profiles: BTreeMap<String, Profile>,
     /// Layers that must be fully in force, or nothing runs. Set by the caller, not by a file.
@@ -53,6 +55,7 @@ impl SandboxConfig {
             protected: protected::Settings::default(),
             linux: Linux::default(),
             rate_limit: RateLimitConfig::default(),
+            command_policy: CommandPolicyConfig::default(),
             profiles: BTreeMap::new(),
             required: Vec::new(),
             output: OutputFloor::default(),

@@ -123,7 +123,7 @@ impl WorkspaceSandbox {
         }
         let approval = parts.gate.unwrap_or_else(|| ApprovalGate::new(None));
         let inner = Inner {
-            hooks: HookChain::with_floor(&PolicyConfig::default(), hooks),
+            hooks: HookChain::with_floor(&PolicyConfig::new(cfg.command_policy.clone()), hooks),
             gate: Gate::new(cfg.gate(&host, session), approval)?,
             driver,
             env: session.env.clone(),
@@ -147,6 +147,12 @@ impl WorkspaceSandbox {
     /// What this start moved away that a run which crashed had left, one line each.
     pub fn recovered(&self) -> Vec<String> {
         self.inner.gate.recovered().iter().flat_map(finish::lines).collect()
+    }
+
+    /// Custom rules of the command policy that can't be used, one line each; the others are in force.
+    pub fn policy_problems(&self) -> Vec<String> {
+        let problems = self.inner.hooks.command_policy().problems();
+        problems.iter().map(|(rule, reason)| format!("custom rule `{rule}` left out: {reason}")).collect()
     }
 
     /// Ends a session: its grants, its private temp and its rate windows are gone, its workspace stays.
@@ -202,6 +208,7 @@ impl WorkspaceSandbox {
 
         // 1 hooks
         let vetted = inner.hooks.vet(inner.with_env(command)).await?;
+        audit.vetted(vetted.rules());
 
         // 2 session and working directory
         let owned = Arc::clone(inner);

@@ -1,0 +1,236 @@
+//! The rules as data. `rules/*.toml` is turned into these tables when the crate is built.
+
+use std::sync::{LazyLock, OnceLock};
+
+use regex_automata::dfa::Automaton as _;
+use regex_automata::dfa::dense::{Builder, Config, DFA};
+use regex_automata::nfa::thompson;
+use regex_automata::util::syntax;
+use regex_automata::{Anchored, Input};
+
+use super::verdict::Tier;
+
+include!(concat!(env!("OUT_DIR"), "/tables.rs"));
+
+/// A language that commands are written in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Shell {
+    /// POSIX shells and those that are like them.
+    Posix,
+    /// The Windows command processor.
+    Cmd,
+    /// Windows PowerShell and PowerShell 7.
+    PowerShell,
+}
+
+impl Shell {
+    /// What a script is most likely written in, by its first lines; a POSIX shell's language if nothing speaks for
+    /// another one.
+    pub fn guess(script: &[u8]) -> Self {
+        let head = script[..script.len().min(4096)].to_ascii_lowercase();
+        let has = |part: &[u8]| memchr::memmem::find(&head, part).is_some();
+        let starts = |part: &[u8]| head.trim_ascii_start().starts_with(part);
+        if starts(b"#!") {
+            return if has(b"pwsh") { Self::PowerShell } else { Self::Posix };
+        }
+        if starts(b"@echo") || starts(b"rem ") || starts(b"::") || has(b"\nsetlocal") || has(b" /s /q ") {
+            return Self::Cmd;
+        }
+        let cmdlets: [&[u8]; 12] = [
+            b"get-",
+            b"set-",
+            b"remove-item",
+            b"new-object",
+            b"invoke-",
+            b"write-host",
+            b"$env:",
+            b"param(",
+            b"param (",
+            b"start-process",
+            b"$erroractionpreference",
+            b"-recurse",
+        ];
+        if cmdlets.iter().any(|part| has(part)) && !has(b"apt-get") || head.starts_with(b"$") && has(b"=") {
+            return Self::PowerShell;
+        }
+        Self::Posix
+    }
+}
+
+/// A set of languages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Dialects(u8);
+
+impl Dialects {
+    pub(super) const ALL: Self = Self(7);
+    pub(super) const CMD: Self = Self(2);
+    pub(super) const POWERSHELL: Self = Self(4);
+
+    pub(super) fn holds(self, shell: Shell) -> bool {
+        let bit = match shell {
+            Shell::Posix => 1,
+            Shell::Cmd => 2,
+            Shell::PowerShell => 4,
+        };
+        self.0 & bit != 0
+    }
+}
+
+/// A curated rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Name in verdicts, in the audit and in the documentation.
+    pub name: &'static str,
+    /// What a match means.
+    pub tier: Tier,
+    /// Language of the examples.
+    pub shell: Shell,
+    pub(super) programs: &'static [&'static str],
+    pub(super) dialects: Dialects,
+    pub(super) all: &'static [Condition],
+    pub(super) none: &'static [Condition],
+    /// What such a command does.
+    pub why: &'static str,
+    /// What to do instead.
+    pub instead: &'static str,
+    /// Scripts that match.
+    pub matches: &'static [&'static str],
+    /// Scripts that look alike and don't.
+    pub near: &'static [&'static str],
+}
+
+/// What one condition looks at. Patterns are indices into [`PATTERNS`].
+#[derive(Debug)]
+pub(super) enum Condition {
+    Text {
+        kind: Kind,
+        pattern: usize,
+        /// A text that matches this too does not count.
+        except: Option<usize>,
+    },
+    /// A PowerShell parameter, abbreviated to `least` letters or more.
+    Param { name: &'static str, least: usize, value: Option<usize> },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// An argument that starts with a dash, before `--`.
+    Option,
+    /// Any argument.
+    Argument,
+    /// An operand as a canonical path.
+    Path,
+    /// Any argument as a canonical Windows path.
+    WindowsPath,
+    /// The first operand.
+    First,
+    /// All arguments, joined by spaces.
+    Line,
+}
+
+/// A program that runs what its arguments say.
+#[derive(Debug)]
+pub(super) struct Wrapper {
+    pub(super) subcommands: &'static [&'static str],
+    pub(super) values: &'static [&'static str],
+    pub(super) code: &'static [&'static str],
+    pub(super) query: &'static [&'static str],
+    pub(super) mounts: &'static [&'static str],
+    pub(super) dialects: Dialects,
+    pub(super) operands: usize,
+    pub(super) assignments: bool,
+    /// Words after an option's code are part of it.
+    pub(super) appends: bool,
+    /// Options may follow operands.
+    pub(super) permute: bool,
+    /// Options may start with a slash.
+    pub(super) slash: bool,
+    pub(super) then: Then,
+}
+
+/// What follows a wrapper's own options and operands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Then {
+    /// An argument vector.
+    Command,
+    /// Words that a shell gets, joined by spaces.
+    Code,
+    /// One word for a shell.
+    First,
+    Nothing,
+}
+
+/// A program that writes files which its arguments name.
+#[derive(Debug)]
+pub(super) struct Writer {
+    pub(super) operands: Operands,
+    pub(super) options: &'static [&'static str],
+    pub(super) values: &'static [&'static str],
+    /// Only with an option of this form.
+    pub(super) needs: Option<usize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Operands {
+    All,
+    First,
+    Last,
+    None,
+}
+
+/// The entries for a name, in a table sorted by length and text.
+pub(super) fn lookup(table: &'static [(&'static str, &'static [u16])], name: &[u8]) -> &'static [u16] {
+    table
+        .binary_search_by(|(known, _)| known.len().cmp(&name.len()).then_with(|| known.as_bytes().cmp(name)))
+        .map_or(&[], |at| table[at].1)
+}
+
+type Dfa = DFA<Vec<u32>>;
+
+/// A table of states per pattern: no cache that a hostile text could exhaust, and one step for each byte.
+static COMPILED: LazyLock<Box<[OnceLock<Option<Dfa>>]>> =
+    LazyLock::new(|| PATTERNS.iter().map(|_| OnceLock::new()).collect());
+
+fn compile(pattern: &str) -> Option<Dfa> {
+    Builder::new()
+        .syntax(syntax::Config::new().utf8(false))
+        .thompson(thompson::Config::new().utf8(false))
+        .configure(Config::new().dfa_size_limit(Some(4 << 20)))
+        .build(pattern)
+        .ok()
+}
+
+/// Whether a pattern matches. One that can't be compiled matches everything; a test shows that there is none.
+pub(super) fn matches(pattern: usize, text: &[u8]) -> bool {
+    let Some(dfa) = COMPILED[pattern].get_or_init(|| compile(PATTERNS[pattern])) else { return true };
+    let input = Input::new(text).anchored(Anchored::No).earliest(true);
+    dfa.try_search_fwd(&input).map_or(true, |found| found.is_some())
+}
+
+/// All curated rules, in the order of the documentation.
+pub fn curated() -> &'static [Rule] {
+    RULES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_compiles() {
+        for pattern in PATTERNS {
+            assert!(compile(pattern).is_some(), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn names_are_unique_and_examples_are_there() {
+        let mut names: Vec<_> = RULES.iter().map(|rule| rule.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), RULES.len());
+        for rule in RULES.iter().filter(|rule| !rule.programs.contains(&"@not-scanned")) {
+            assert!(!rule.matches.is_empty() && !rule.near.is_empty(), "{}", rule.name);
+        }
+    }
+}

@@ -1,0 +1,322 @@
+//! What a command runs: wrappers are taken off one after the other, and texts that a program of the command would
+//! execute are read too.
+
+mod find;
+mod hosts;
+mod interpreters;
+mod output;
+mod windows;
+mod wrapper;
+mod writes;
+
+use std::borrow::Cow;
+use std::rc::Rc;
+
+pub(super) use output::{is_downloader, simple_output};
+
+use super::rules::{RULES, Shell};
+use super::scan::expand::OWN_NAME;
+use super::scan::posix::{Element, Pipeline};
+use super::state::{Code, Place, Scan, Upstream};
+use super::word::{DOWNLOADED, Word, program};
+
+/// A simple command as its language's reader sees it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Command<'a> {
+    pub(super) words: Vec<Word<'a>>,
+    pub(super) reads: Vec<Word<'a>>,
+    pub(super) writes: Vec<Word<'a>>,
+    pub(super) stdin: Stdin<'a>,
+    /// What process substitutions among the words write.
+    pub(super) process: Vec<Vec<u8>>,
+}
+
+/// Where a command's own standard input comes from.
+#[derive(Clone, Debug, Default)]
+pub(super) enum Stdin<'a> {
+    /// The pipeline.
+    #[default]
+    Inherited,
+    Text(Cow<'a, [u8]>),
+    /// A here-document, by its number.
+    Heredoc(u32),
+}
+
+impl Command<'_> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.words.is_empty() && self.writes.is_empty() && self.reads.is_empty()
+    }
+
+    /// What a group gets that this is piped into.
+    pub(super) fn preview(&self) -> Upstream {
+        output::of(&self.words, None, &Upstream::default())
+    }
+
+    /// `"$0"`, also as the script of a shell.
+    pub(super) fn runs_itself(&self) -> bool {
+        self.words.iter().take(2).any(|word| *word.text == *OWN_NAME)
+    }
+}
+
+/// What surrounds the words of a command.
+#[derive(Clone, Copy)]
+pub(super) struct Around<'s> {
+    pub(super) place: Place,
+    pub(super) stdin: &'s Rc<Upstream>,
+    pub(super) positional: &'s Rc<Vec<Vec<u8>>>,
+    pub(super) process: &'s [Vec<u8>],
+}
+
+/// Runs the elements of a pipeline one after the other. Returns what the last one writes.
+pub(super) fn run_pipeline(
+    scan: &mut Scan,
+    pipeline: Pipeline<'_>,
+    place: Place,
+    positional: &Rc<Vec<Vec<u8>>>,
+) -> Upstream {
+    let mut stdin = pipeline.stdin;
+    for element in pipeline.elements {
+        let written = match element {
+            Element::Group(mut written) => {
+                written.downloads |= stdin.downloads;
+                written
+            }
+            Element::Command(command) => run_command(scan, &command, place, positional, &stdin),
+        };
+        stdin = Rc::new(written);
+    }
+    Rc::try_unwrap(stdin).unwrap_or_else(|shared| (*shared).clone())
+}
+
+fn run_command(
+    scan: &mut Scan,
+    command: &Command<'_>,
+    place: Place,
+    positional: &Rc<Vec<Vec<u8>>>,
+    piped: &Rc<Upstream>,
+) -> Upstream {
+    writes::redirects(scan, command, place);
+    let own = match &command.stdin {
+        Stdin::Inherited => None,
+        Stdin::Text(text) => Some(text.to_vec()),
+        Stdin::Heredoc(id) => Some(scan.heredoc(*id).unwrap_or_default().to_vec()),
+    };
+    let stdin = match own {
+        Some(text) => &Rc::new(Upstream { output: Some(text), ..Upstream::default() }),
+        None => piped,
+    };
+    if command.words.is_empty() {
+        return Upstream::default();
+    }
+    let around = Around { place, stdin, positional, process: &command.process };
+    let written = run(scan, &command.words, &around);
+    if written.downloads
+        && let Some(file) = command.writes.first()
+    {
+        scan.remember_download(&file.text);
+    }
+    // What goes to a file does not go to the next command.
+    if command.writes.is_empty() { written } else { Upstream { output: None, ..written } }
+}
+
+/// Takes wrappers off until a program remains, asks the rules about each, and reads what would be run.
+pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> Upstream {
+    let mut words = words;
+    loop {
+        let Some(first) = words.first() else { return Upstream::default() };
+        let name = name_of(first, around.place.shell);
+        let args = &words[1..];
+        if let Some(next) = wrapper::take_off(scan, &name, args, around) {
+            match next {
+                wrapper::Next::Words(rest) => {
+                    words = rest;
+                    continue;
+                }
+                wrapper::Next::Done(written) => return written,
+            }
+        }
+        return plain(scan, &name, first, args, around);
+    }
+}
+
+/// A program that is no wrapper.
+fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], around: &Around<'_>) -> Upstream {
+    scan.check(name, args, around.place);
+    if hosts::is_posix_shell(name) {
+        return hosts::posix(scan, args, around);
+    }
+    if (around.place.shell == Shell::PowerShell || windows::is_host(name))
+        && let Some(written) = windows::run(scan, name, args, around)
+    {
+        return written;
+    }
+    match name {
+        b"find" | b"gfind" | b"fd" | b"fdfind" | b"bfs" => return find::find(scan, args, around),
+        b"." | b"source" if around.place.shell == Shell::Posix => {
+            hosts::source(scan, args, around);
+            return Upstream::default();
+        }
+        b"cd" | b"pushd" | b"chdir" | b"popd" | b"set-location" | b"sl" => {
+            change_directory(scan, name, args, around.place.shell);
+            return Upstream::default();
+        }
+        b"export" | b"declare" | b"local" | b"readonly" | b"typeset" => {
+            for word in args {
+                if let Some((variable, value)) = super::posix_names::assignment(&word.text) {
+                    scan.set_variable(variable, vec![value.to_vec()]);
+                    if word.has(DOWNLOADED) {
+                        scan.downloaded.push(variable.to_vec());
+                    }
+                }
+            }
+            return Upstream::default();
+        }
+        b"at" | b"batch" => hosts::read_stdin(scan, around),
+        b"crontab" => hosts::crontab(scan, around),
+        b"set" if around.place.shell == Shell::Posix => {
+            if let Some(at) = args.iter().position(|word| word.is("--")) {
+                let parameters = std::iter::once(Vec::new())
+                    .chain(args[at + 1..].iter().take(64).map(|word| word.text.to_vec()));
+                scan.parameters = Some(Rc::new(parameters.collect()));
+            }
+        }
+        b"alias" => {
+            for word in args {
+                if let Some((alias, text)) = super::posix_names::assignment(&word.text) {
+                    scan.definitions.define(alias, text, true);
+                }
+            }
+        }
+        _ => {}
+    }
+    if let Some((text, alias)) = scan.definitions.call(&first.text) {
+        call(scan, text, alias, args, around);
+        return Upstream::default();
+    }
+    if first.has(DOWNLOADED) {
+        scan.event("@download-to-shell", &[], around.place);
+    }
+    if first.text.contains(&b'/') && scan.is_downloaded(&first.text) {
+        scan.event("@download-then-run", &[], around.place);
+    }
+    if is_downloader(name) {
+        output::remember_file(scan, name, args);
+    }
+    interpreters::run(scan, name, args, around);
+    writes::operands(scan, name, args, around.place);
+    let written = output::of_named(name, args, around.stdin.output.as_deref(), around.stdin);
+    if name == b"diskpart" || name == b"diskshadow" {
+        windows::script_lines(scan, name, around);
+    }
+    written
+}
+
+/// Runs a function or an alias with its arguments.
+fn call(scan: &mut Scan, mut text: Vec<u8>, alias: bool, args: &[Word<'_>], around: &Around<'_>) {
+    let mut parameters = Vec::new();
+    if alias {
+        text.push(b' ');
+        text.extend(super::word::joined(args));
+    } else {
+        parameters.push(Vec::new());
+        parameters.extend(args.iter().take(64).map(|word| word.text.to_vec()));
+    }
+    let stdin = Rc::clone(around.stdin);
+    scan.enqueue(text, Code::Script(Shell::Posix), around.place, Rc::new(parameters), stdin);
+}
+
+/// A program's name. A glob in a path stands for the programs of rules that it matches.
+fn name_of<'w>(word: &'w Word<'_>, shell: Shell) -> Cow<'w, [u8]> {
+    let name = program(&word.text);
+    if shell == Shell::Posix
+        && name.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
+        && word.text.contains(&b'/')
+    {
+        let programs = RULES.iter().flat_map(|rule| rule.programs);
+        if let Some(known) = programs.into_iter().find(|known| glob(&name, known.as_bytes())) {
+            return Cow::Borrowed(known.as_bytes());
+        }
+    }
+    name
+}
+
+/// Whether a shell's pattern matches; it is as short as a file's name.
+fn glob(pattern: &[u8], text: &[u8]) -> bool {
+    if pattern.len() > 64 || text.starts_with(b"@") {
+        return false;
+    }
+    let Some((first, rest)) = pattern.split_first() else { return text.is_empty() };
+    match first {
+        b'*' => (0..=text.len()).any(|at| glob(rest, &text[at..])),
+        b'?' => !text.is_empty() && glob(rest, &text[1..]),
+        b'[' => {
+            let Some(end) = rest.iter().skip(1).position(|&byte| byte == b']').map(|at| at + 1) else {
+                return false;
+            };
+            let Some((byte, after)) = text.split_first() else { return false };
+            let (set, negated) = match rest[..end].split_first() {
+                Some((b'!' | b'^', set)) => (set, true),
+                _ => (&rest[..end], false),
+            };
+            let mut inside = set.contains(byte);
+            inside |= set.windows(3).any(|range| range[1] == b'-' && (range[0]..=range[2]).contains(byte));
+            inside != negated && glob(&rest[end + 1..], after)
+        }
+        byte => text.first() == Some(byte) && glob(rest, &text[1..]),
+    }
+}
+
+fn change_directory(scan: &mut Scan, name: &[u8], args: &[Word<'_>], shell: Shell) {
+    let windows = shell != Shell::Posix;
+    let target = args.iter().find(|word| {
+        let option = word.text.len() > 1 && word.text.starts_with(b"-");
+        let switch = windows && word.text.len() == 2 && word.text.starts_with(b"/");
+        !option && !switch
+    });
+    scan.cwd = match target {
+        _ if name == b"popd" => None,
+        None if windows => return,
+        None => Some(b"~".to_vec()),
+        Some(word) if word.is("-") => None,
+        Some(word) => {
+            let path = super::path::windows(&word.text, scan.cwd.as_deref());
+            match path.filter(|path| super::path::is_drive(path)) {
+                Some(path) if path.len() > 2 => Some(path),
+                _ if windows && word.text.starts_with(b"\\") => Some(word.text.replace_slashes()),
+                _ => {
+                    let path = super::path::unix(&word.text, scan.cwd.as_deref()).into_owned();
+                    matches!(path.first(), Some(b'/' | b'~')).then_some(path)
+                }
+            }
+        }
+    };
+}
+
+/// Backslashes in lower case.
+trait Slashes {
+    fn replace_slashes(&self) -> Vec<u8>;
+}
+
+impl Slashes for [u8] {
+    fn replace_slashes(&self) -> Vec<u8> {
+        let mut path = b"c:".to_vec();
+        path.extend(self.iter().map(|byte| if *byte == b'/' { b'\\' } else { byte.to_ascii_lowercase() }));
+        path
+    }
+}
+
+/// Gives a text to a POSIX shell.
+pub(super) fn code(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
+    let stdin = Rc::clone(around.stdin);
+    scan.enqueue(text, Code::Script(Shell::Posix), around.place, Rc::default(), stdin);
+}
+
+/// Gives what comes on standard input to a POSIX shell.
+pub(super) fn code_from_stdin(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
+    scan.enqueue_stdin(text, Code::Script(Shell::Posix), around.place);
+}
+
+/// Whether a program runs code that it is given.
+pub(super) fn is_shell(name: &[u8]) -> bool {
+    hosts::is_posix_shell(name) || windows::is_host(name)
+}

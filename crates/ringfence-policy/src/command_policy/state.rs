@@ -1,0 +1,383 @@
+//! What one evaluation keeps: texts still to be read, what is known of variables, and what matched.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
+
+use super::path;
+use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell, lookup};
+use super::verdict::View;
+use super::word::{LITERAL_TILDE, Word};
+
+/// Most bytes of nested text that one evaluation reads, all levels together.
+const NESTED_LIMIT: usize = 2 << 20;
+/// Deepest level of nested text.
+const DEPTH_LIMIT: u16 = 512;
+/// Most bytes that values of variables may add.
+const EXPANSION_LIMIT: usize = 1 << 20;
+/// Longest value of a variable, and most variables, that are kept.
+const VALUE_LIMIT: usize = 4096;
+const VARIABLES_LIMIT: usize = 256;
+
+/// Values of variables; each is a list, which most often has one element.
+pub(super) type Variables = BTreeMap<Vec<u8>, Vec<Vec<u8>>>;
+
+/// What is known of the standard input that a command gets.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Upstream {
+    /// The text itself.
+    pub(super) output: Option<Vec<u8>>,
+    /// Whether it comes from the network.
+    pub(super) downloads: bool,
+    /// Whether the caller's own standard input, which can't be looked at, is read.
+    pub(super) unseen: bool,
+    /// Names of files that are listed in it.
+    pub(super) names: Vec<Vec<u8>>,
+}
+
+/// A text to be read.
+#[derive(Debug)]
+pub(super) struct Job {
+    pub(super) text: Vec<u8>,
+    pub(super) kind: Code,
+    pub(super) place: Place,
+    pub(super) positional: Rc<Vec<Vec<u8>>>,
+    pub(super) variables: Rc<Variables>,
+    pub(super) cwd: Option<Vec<u8>>,
+    pub(super) stdin: Rc<Upstream>,
+}
+
+/// How a text is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Code {
+    Script(Shell),
+    /// Only substitutions of a POSIX shell are run, as in a here-document.
+    Expanded,
+    /// A program in Python, Perl, Ruby, JavaScript, PHP, Lua or awk.
+    Foreign,
+}
+
+/// Where a command stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Place {
+    pub(super) shell: Shell,
+    pub(super) view: View,
+    pub(super) depth: u16,
+}
+
+/// A command line as the rules see it, for `check --explain`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ViewLine {
+    /// Where it was found.
+    pub view: View,
+    /// Program and arguments after normalisation, one line.
+    pub text: Vec<u8>,
+    /// Rules that matched here.
+    pub rules: Vec<&'static str>,
+}
+
+/// Functions and aliases by name, with the text that runs in their place.
+#[derive(Debug, Default)]
+pub(super) struct Definitions {
+    texts: BTreeMap<Vec<u8>, (Vec<u8>, bool)>,
+    calls: usize,
+}
+
+impl Definitions {
+    const TEXT_LIMIT: usize = 4096;
+    const COUNT_LIMIT: usize = 64;
+
+    pub(super) fn define(&mut self, name: &[u8], text: &[u8], alias: bool) {
+        if text.len() <= Self::TEXT_LIMIT && self.texts.len() < Self::COUNT_LIMIT && !name.is_empty() {
+            self.texts.insert(name.to_vec(), (text.to_vec(), alias));
+        }
+    }
+
+    /// The text that a call runs, and whether it is an alias. Only so many calls are followed: their definitions have
+    /// been read already, what is new are the arguments.
+    pub(super) fn call(&mut self, name: &[u8]) -> Option<(Vec<u8>, bool)> {
+        if self.texts.is_empty() || self.calls >= Self::COUNT_LIMIT {
+            return None;
+        }
+        let found = self.texts.get(name)?.clone();
+        self.calls += 1;
+        Some(found)
+    }
+
+    /// A text of its own doesn't see them.
+    pub(super) fn forget(&mut self) {
+        self.texts.clear();
+    }
+}
+
+/// Names of custom rules are looked for in these.
+#[derive(Debug, Default)]
+pub(super) struct Lines {
+    pub(super) wanted: bool,
+    pub(super) lines: Vec<ViewLine>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Scan {
+    pub(super) found: Vec<(&'static Rule, View)>,
+    pub(super) queue: VecDeque<Job>,
+    pub(super) variables: Rc<Variables>,
+    pub(super) cwd: Option<Vec<u8>>,
+    pub(super) lines: Lines,
+    /// Positional parameters that the text itself has set.
+    pub(super) parameters: Option<Rc<Vec<Vec<u8>>>>,
+    /// Functions and aliases that the text defines.
+    pub(super) definitions: Definitions,
+    /// Variables whose value comes from the network.
+    pub(super) downloaded: Vec<Vec<u8>>,
+    /// Background runs of the script by itself in the current pipeline.
+    pub(super) self_runs: u32,
+    /// Names of files that were fetched.
+    fetched: Vec<Vec<u8>>,
+    heredocs: BTreeMap<u32, Vec<u8>>,
+    next_heredoc: u32,
+    nested: usize,
+    expanded: usize,
+    truncated: bool,
+}
+
+impl Scan {
+    pub(super) fn new(wanted: bool) -> Self {
+        Self { lines: Lines { wanted, lines: Vec::new() }, ..Self::default() }
+    }
+
+    /// Reads a text later, unless too much has been read already.
+    pub(super) fn enqueue(
+        &mut self,
+        text: Vec<u8>,
+        kind: Code,
+        place: Place,
+        positional: Rc<Vec<Vec<u8>>>,
+        stdin: Rc<Upstream>,
+    ) {
+        let view = if place.view == View::Decoded { View::Decoded } else { View::Nested };
+        self.push(Job {
+            text,
+            kind,
+            place: Place { view, ..place },
+            positional,
+            variables: Rc::default(),
+            cwd: None,
+            stdin,
+        });
+    }
+
+    /// Reads later what comes on a program's standard input.
+    pub(super) fn enqueue_stdin(&mut self, text: Vec<u8>, kind: Code, place: Place) {
+        let view = if place.view == View::Argv { View::Stdin } else { place.view };
+        self.push(Job {
+            text,
+            kind,
+            place: Place { view, ..place },
+            positional: Rc::default(),
+            variables: Rc::default(),
+            cwd: None,
+            stdin: Rc::default(),
+        });
+    }
+
+    /// Reads later what a variable of the environment holds.
+    pub(super) fn enqueue_env(&mut self, text: Vec<u8>, kind: Code, place: Place) {
+        self.enqueue_stdin(text, kind, place);
+    }
+
+    fn push(&mut self, job: Job) {
+        let Job { text, kind, place, .. } = &job;
+        let (kind, place) = (*kind, *place);
+        if text.is_empty() {
+            return;
+        }
+        let size = text.len() + 64;
+        if place.depth >= DEPTH_LIMIT || self.nested + size > NESTED_LIMIT {
+            self.truncated = true;
+            self.event("@not-scanned", &[], place);
+            return;
+        }
+        self.nested += size;
+        let shell = match kind {
+            Code::Script(shell) => shell,
+            Code::Expanded | Code::Foreign => Shell::Posix,
+        };
+        let place = Place { shell, depth: place.depth + 1, ..place };
+        let (variables, cwd) = (Rc::clone(&self.variables), self.cwd.clone());
+        self.queue.push_back(Job { place, variables, cwd, ..job });
+    }
+
+    /// A file that a command has fetched.
+    pub(super) fn remember_download(&mut self, path: &[u8]) {
+        let name = file_name(path);
+        if self.fetched.len() < 64 && !name.is_empty() {
+            self.fetched.push(name);
+        }
+    }
+
+    pub(super) fn is_downloaded(&self, path: &[u8]) -> bool {
+        !self.fetched.is_empty() && self.fetched.contains(&file_name(path))
+    }
+
+    /// Accounts for values that are put in. A text whose variables hold each other grows without bound.
+    pub(super) fn may_expand(&mut self, size: usize, place: Place) -> bool {
+        if self.expanded > EXPANSION_LIMIT {
+            return false;
+        }
+        self.expanded += size;
+        if self.expanded > EXPANSION_LIMIT {
+            self.truncated = true;
+            self.event("@not-scanned", &[], place);
+            return false;
+        }
+        true
+    }
+
+    pub(super) fn heredoc_id(&mut self) -> u32 {
+        self.next_heredoc += 1;
+        self.next_heredoc
+    }
+
+    pub(super) fn set_heredoc(&mut self, id: u32, text: &[u8]) {
+        self.heredocs.insert(id, text.to_vec());
+    }
+
+    pub(super) fn heredoc(&self, id: u32) -> Option<&[u8]> {
+        self.heredocs.get(&id).map(Vec::as_slice)
+    }
+
+    pub(super) fn drop_heredocs(&mut self) {
+        self.heredocs.clear();
+    }
+
+    /// Whether a part of the text was not read.
+    pub(super) fn truncated(&self) -> bool {
+        self.truncated
+    }
+
+    pub(super) fn set_variable(&mut self, name: &[u8], value: Vec<Vec<u8>>) {
+        if self.variables.len() >= VARIABLES_LIMIT && !self.variables.contains_key(name) {
+            return;
+        }
+        let fits = value.iter().map(Vec::len).sum::<usize>() <= VALUE_LIMIT && value.len() <= 64;
+        let variables = Rc::make_mut(&mut self.variables);
+        if fits {
+            variables.insert(name.to_vec(), value);
+        } else {
+            variables.remove(name);
+        }
+    }
+
+    /// Reports what the normaliser itself has found.
+    pub(super) fn event(&mut self, name: &'static str, args: &[Word<'_>], place: Place) {
+        self.check(name.as_bytes(), args, place);
+    }
+
+    /// Asks the rules of a program about its arguments.
+    pub(super) fn check(&mut self, name: &[u8], args: &[Word<'_>], place: Place) {
+        let mut matched = Vec::new();
+        for &id in lookup(BY_PROGRAM, name) {
+            let rule = &RULES[usize::from(id)];
+            if rule.dialects.holds(place.shell) && self.holds(rule, args) {
+                matched.push(rule.name);
+                if !self.found.iter().any(|(known, view)| known.name == rule.name && *view == place.view) {
+                    self.found.push((rule, place.view));
+                }
+            }
+        }
+        if self.lines.wanted {
+            self.lines.lines.push(ViewLine { view: place.view, text: line(name, args), rules: matched });
+        }
+    }
+
+    fn holds(&self, rule: &Rule, args: &[Word<'_>]) -> bool {
+        rule.all.iter().all(|condition| self.satisfied(condition, args))
+            && !rule.none.iter().any(|condition| self.satisfied(condition, args))
+    }
+
+    fn satisfied(&self, condition: &Condition, args: &[Word<'_>]) -> bool {
+        let (kind, pattern, except) = match condition {
+            Condition::Param { name, least, value } => return parameter(args, name, *least, *value),
+            Condition::Text { kind, pattern, except } => (*kind, *pattern, *except),
+        };
+        let hit = |text: &[u8]| {
+            rules::matches(pattern, text) && !except.is_some_and(|except| rules::matches(except, text))
+        };
+        let end = args.iter().position(|word| word.is("--")).unwrap_or(args.len());
+        match kind {
+            Kind::Option => {
+                args[..end].iter().any(|word| word.text.len() > 1 && word.text[0] == b'-' && hit(&word.text))
+            }
+            Kind::Argument => args.iter().any(|word| hit(&word.text)),
+            Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),
+            Kind::Path => operands(args, end).any(|word| {
+                if word.has(LITERAL_TILDE) && word.text.first() == Some(&b'~') {
+                    return false;
+                }
+                hit(&path::unix(&word.text, self.cwd.as_deref()))
+            }),
+            Kind::WindowsPath => args
+                .iter()
+                .any(|word| path::windows(&word.text, self.cwd.as_deref()).is_some_and(|path| hit(&path))),
+            Kind::Line => hit(&super::word::joined(args)),
+        }
+    }
+}
+
+/// Arguments that are no options; all of them after `--`.
+fn operands<'w, 'a>(args: &'w [Word<'a>], end: usize) -> impl Iterator<Item = &'w Word<'a>> {
+    args.iter().enumerate().filter_map(move |(at, word)| {
+        let option = at <= end && word.text.len() > 1 && word.text[0] == b'-';
+        (!option).then_some(word)
+    })
+}
+
+/// Whether a PowerShell parameter is given: a prefix of its name, with a value after `:` or in the next word.
+fn parameter(args: &[Word<'_>], name: &str, least: usize, value: Option<usize>) -> bool {
+    args.iter().enumerate().any(|(at, word)| {
+        let Some(text) = word.text.strip_prefix(b"-") else { return false };
+        let (own, given) = match text.iter().position(|&byte| byte == b':') {
+            Some(colon) => (&text[..colon], Some(&text[colon + 1..])),
+            None => (text, None),
+        };
+        let fits = own.len() >= least
+            && own.len() <= name.len()
+            && own.eq_ignore_ascii_case(&name.as_bytes()[..own.len()]);
+        if !fits {
+            return false;
+        }
+        let off = given.is_some_and(|given| {
+            [&b"$false"[..], b"0", b"false"].iter().any(|no| given.eq_ignore_ascii_case(no))
+        });
+        match value {
+            None => !off,
+            Some(pattern) => {
+                let next = args.get(at + 1).map(|word| &*word.text);
+                given.or(next).is_some_and(|given| rules::matches(pattern, given))
+            }
+        }
+    })
+}
+
+/// A command as one line; arguments that hold blanks are quoted.
+fn line(name: &[u8], args: &[Word<'_>]) -> Vec<u8> {
+    let mut out = name.to_vec();
+    for word in args {
+        out.push(b' ');
+        let plain = !word.text.is_empty()
+            && !word.text.iter().any(|byte| byte.is_ascii_whitespace() || matches!(byte, b'\'' | b'"'));
+        if plain {
+            out.extend_from_slice(&word.text);
+        } else {
+            out.push(b'\'');
+            out.extend(word.text.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
+            out.push(b'\'');
+        }
+    }
+    out
+}
+
+/// A path's last name in lower case.
+fn file_name(path: &[u8]) -> Vec<u8> {
+    path.rsplit(|byte| matches!(byte, b'/' | b'\\')).next().unwrap_or_default().to_ascii_lowercase()
+}
