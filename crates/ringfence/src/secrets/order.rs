@@ -4,10 +4,10 @@ use super::SECRETS;
 
 /// Rows of [`SECRETS`] such that paths with the same first components lie side by side, and a path before those below it.
 /// Of a row with a variable its default counts.
-pub(super) static BY_COMPONENT: [u8; SECRETS.len()] = by_component();
+pub(super) static BY_COMPONENT: [u16; SECRETS.len()] = by_component();
 
-const fn by_component() -> [u8; SECRETS.len()] {
-    assert!(SECRETS.len() <= 256, "a row's number is a byte");
+const fn by_component() -> [u16; SECRETS.len()] {
+    assert!(SECRETS.len() <= u16::MAX as usize, "a row has a number of two bytes");
     let mut order = [0; SECRETS.len()];
     let mut sorted = 0;
     while sorted < SECRETS.len() {
@@ -16,7 +16,7 @@ const fn by_component() -> [u8; SECRETS.len()] {
             order[at] = order[at - 1];
             at -= 1;
         }
-        order[at] = sorted as u8;
+        order[at] = sorted as u16;
         sorted += 1;
     }
     order
