@@ -7,7 +7,7 @@ use super::SECRETS;
 pub(super) static BY_COMPONENT: [u16; SECRETS.len()] = by_component();
 
 const fn by_component() -> [u16; SECRETS.len()] {
-    assert!(SECRETS.len() <= u16::MAX as usize, "a row has a number of two bytes");
+    assert!(SECRETS.len() <= 1 << 16, "a row's number has 16 bits");
     let mut order = [0; SECRETS.len()];
     let mut sorted = 0;
     while sorted < SECRETS.len() {
