@@ -170,12 +170,10 @@ impl Search {
         } else {
             let mut begins = [false; 256];
             parts.iter().for_each(|part| begins[usize::from(part.name.as_bytes()[0])] = true);
-            let any_begin = begins[usize::from(b'*')];
             let complete = bounded::names_in(base, MAX_ENTRIES, |name| {
-                if !any_begin && !begins[usize::from(name[0])] {
-                    return;
-                }
-                let same = parts.binary_search_by(|part| part.name.as_bytes().cmp(name)).ok();
+                let search = || parts.binary_search_by(|part| part.name.as_bytes().cmp(name)).ok();
+                // Most names begin otherwise than all that is looked for.
+                let same = begins[usize::from(name[0])].then(search).flatten();
                 let alike = wild.iter().copied().filter(|&at| matches(name, parts[at].name));
                 found
                     .extend(same.into_iter().chain(alike).map(|at| (at, OsStr::from_bytes(name).to_owned())));
