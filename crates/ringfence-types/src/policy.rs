@@ -127,7 +127,7 @@ pub struct Owner {
 pub struct DeviceGrant {
     /// `gpu`, `kvm` or `fuse`.
     pub name: String,
-    /// Nodes or directories of nodes below `/dev`.
+    /// Nodes below `/dev`.
     pub nodes: Vec<PathBuf>,
 }
 

@@ -184,10 +184,11 @@ impl<'a> Mounts<'a> {
             return;
         }
         self.tmpfs(dev.clone(), 0o755, DEV_SIZE);
+        // Reading and writing a device is no change of its node, which root's box could otherwise make on the host's.
         for name in DEV_NODES {
             let at = dev.join(name);
             self.mount_point(&at, false);
-            self.bind(&at, None, Access::ReadWrite, true);
+            self.bind(&at, None, Access::ReadOnly, true);
         }
         for (name, target) in DEV_LINKS {
             self.ops.push(MountOp::Symlink { at: dev.join(name), target: target.into() });
@@ -200,7 +201,7 @@ impl<'a> Mounts<'a> {
             for node in &grant.nodes {
                 let at = UnixPath::from(node.as_path());
                 self.mount_point(&at, false);
-                self.bind(&at, None, Access::ReadWrite, true);
+                self.bind(&at, None, Access::ReadOnly, true);
             }
         }
         self.seal.push(dev);
