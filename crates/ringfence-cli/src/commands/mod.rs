@@ -7,6 +7,7 @@ mod generate;
 mod init;
 mod prepare;
 mod run;
+mod shell;
 
 use std::ffi::OsString;
 use std::io;
