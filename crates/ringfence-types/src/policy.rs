@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostPattern, SandboxCapabilities, UnixPath, WorkspaceAccess};
+use crate::{HostPattern, LayerName, SandboxCapabilities, UnixPath, WorkspaceAccess};
 
 /// Identity of a file at the time of its approval. An inode number alone is reused at once after an unlink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -127,7 +127,7 @@ pub struct Owner {
 pub struct DeviceGrant {
     /// `gpu`, `kvm` or `fuse`.
     pub name: String,
-    /// Nodes or directories of nodes below `/dev`.
+    /// Nodes below `/dev`.
     pub nodes: Vec<PathBuf>,
 }
 
@@ -218,24 +218,29 @@ impl ResolvedPolicy {
         granted.is_some() && granted > deepest(paths(&self.deny), path)
     }
 
-    /// What the expansion of patterns leaves open, for the layer report; `None` without patterns.
-    pub fn pattern_gap(&self) -> Option<String> {
+    /// Layers that keep this policy only in part whatever a driver does, and why.
+    pub fn shortfalls(&self) -> Vec<(LayerName, String)> {
+        let patterns = self.pattern_gap().map(|gap| (LayerName::MountNs, gap));
+        let everything = self.writable().any(|root| root.parent().is_none());
+        let temp = (self.session_tmp.is_some() && !everything).then(|| {
+            (
+                LayerName::Rlimits,
+                String::from("the session's private temp lies on disk, without a size limit"),
+            )
+        });
+        patterns.into_iter().chain(temp).collect()
+    }
+
+    /// What the expansion of patterns leaves open; `None` without patterns.
+    fn pattern_gap(&self) -> Option<String> {
         const SHOWN: usize = 3;
-        let mut names: Vec<String> = self
-            .deny_patterns
-            .iter()
-            .take(SHOWN)
-            .map(|path| UnixPath::from(path.as_path()).to_string())
-            .collect();
+        let shown = |path: &PathBuf| UnixPath::from(path.as_path()).to_string();
+        let mut names: Vec<String> = self.deny_patterns.iter().take(SHOWN).map(shown).collect();
         if self.deny_patterns.len() > SHOWN {
             names.push(format!("{} more", self.deny_patterns.len() - SHOWN));
         }
-        (!names.is_empty()).then(|| {
-            format!(
-                "denied by pattern is what existed at the start, not what appears later: {}",
-                names.join(", ")
-            )
-        })
+        let what = "denied by pattern is what existed at the start, not what appears later";
+        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
     }
 
     /// Roots of all that may be written.

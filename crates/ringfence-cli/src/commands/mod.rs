@@ -9,6 +9,7 @@ mod init;
 mod prepare;
 mod proxy;
 mod run;
+mod shell;
 
 use std::ffi::OsString;
 use std::io;

@@ -1,14 +1,13 @@
 //! `ringfence run` and `ringfence shell`
 
 use std::env;
-use std::ffi::{OsStr, OsString};
 use std::io::{self, IsTerminal as _};
-use std::path::Path;
 
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
 
 use super::prepare::{Prepared, Purpose, prepare};
+use super::shell::Shell;
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -123,60 +122,9 @@ fn exit(output: &SandboxOutput) -> Exit {
     }
 }
 
-/// An interactive shell whose prompt says where it is.
-#[derive(Debug, PartialEq, Eq)]
-struct Shell {
-    program: OsString,
-    args: Vec<OsString>,
-    env: Vec<(OsString, OsString)>,
-}
-
-/// Runs before each prompt of bash, so that it has the last word after the start-up files.
-const BASH_MARK: &str = r#"case $PS1 in "(ringfence) "*) ;; *) PS1="(ringfence) $PS1";; esac"#;
-/// Wraps the prompt that fish has after its start-up files.
-const FISH_MARK: &str = "functions -q fish_prompt; and functions -c fish_prompt ringfence_inner_prompt; \
-                         function fish_prompt; echo -n '(ringfence) '; ringfence_inner_prompt; end";
-
-impl Shell {
-    /// `SHELL` if it is an absolute path, else `/bin/sh`.
-    fn of(variable: Option<OsString>) -> Self {
-        let program =
-            variable.filter(|shell| Path::new(shell).is_absolute()).unwrap_or_else(|| "/bin/sh".into());
-        let (args, env): (&[&str], &[(&str, &str)]) =
-            match Path::new(&program).file_name().and_then(OsStr::to_str) {
-                Some("bash") => (&[], &[("PROMPT_COMMAND", BASH_MARK)]),
-                // Start-up files usually set the left prompt and leave the right one alone.
-                Some("zsh") => (&[], &[("RPS1", "(ringfence)")]),
-                Some("fish") => (&["-C", FISH_MARK], &[]),
-                _ => (&[], &[("PS1", "(ringfence) $ ")]),
-            };
-        let args = args.iter().map(OsString::from).collect();
-        let env = env.iter().map(|(name, value)| (name.into(), value.into())).collect();
-        Self { program, args, env }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_shell_is_an_absolute_path_with_a_marked_prompt() {
-        for (variable, program) in [
-            (Some("/usr/bin/zsh"), "/usr/bin/zsh"),
-            (Some("bash"), "/bin/sh"),
-            (Some(""), "/bin/sh"),
-            (None, "/bin/sh"),
-        ] {
-            let shell = Shell::of(variable.map(OsString::from));
-            assert_eq!(shell.program, program);
-        }
-        for program in ["/bin/sh", "/bin/bash", "/bin/zsh", "/usr/bin/fish", "/bin/busybox"] {
-            let shell = Shell::of(Some(program.into()));
-            let said = format!("{shell:?}");
-            assert!(said.contains("(ringfence)"), "{said}");
-        }
-    }
 
     #[test]
     fn a_signal_is_not_taken_for_a_status() {

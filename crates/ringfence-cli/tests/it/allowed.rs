@@ -1,5 +1,7 @@
 //! What must work in the box, so that programs do.
 
+use std::os::unix::net::{UnixDatagram, UnixListener};
+
 use ringfence_testkit::Fixture;
 
 use crate::support::as_each_caller;
@@ -150,10 +152,34 @@ fn grants() {
 #[test]
 fn a_granted_socket() {
     as_each_caller(|fixture| {
-        let _listener = std::os::unix::net::UnixListener::bind(fixture.host().join("service")).expect("bind");
-        fixture.caller().own(&fixture.host());
-        let flags = ["--unix-socket", "{host}/service"];
-        fixture.probe_inside(&flags, &["connect-unix", "{host}/service"]).finish().allowed();
+        let bind = |path: &str| UnixListener::bind(fixture.root().join(path)).expect("bind");
+        let _listeners = ["host/service", "host/other", "ws/own", "ws/other"].map(bind);
+        let datagram = UnixDatagram::bind(fixture.host().join("log")).expect("bind");
+        fixture.caller().own(fixture.root());
+        fixture.symlink("../host/service", "ws/alias");
+        let connect =
+            |flags: &[&str], path: &str| fixture.probe_inside(flags, &["connect-unix", path]).finish();
+        for mode in ["strict", "read-only", "workspace-write"] {
+            let given: &[&str] = &["--mode", mode, "--read", "{probe}"];
+            for (socket, other) in [("{host}/service", "{host}/other"), ("{ws}/own", "{ws}/other")] {
+                let flags = [given, &["--unix-socket", socket]].concat();
+                connect(&flags, socket).allowed();
+                let hidden = [libc::EACCES, libc::ENOENT];
+                assert!(hidden.contains(&connect(&flags, other).refused()), "{mode}: {other}");
+                assert!(hidden.contains(&connect(given, socket).refused()), "{mode}: {socket}");
+            }
+            let flags = [given, &["--unix-socket", "alias"]].concat();
+            connect(&flags, "{ws}/alias").allowed();
+            connect(&flags, "{host}/service").allowed();
+            let flags = [given, &["--unix-socket", "{host}/log"]].concat();
+            fixture.probe_inside(&flags, &["send-unix", "{host}/log"]).finish().allowed();
+        }
+        let mut heard = [0; 4];
+        assert_eq!(datagram.recv(&mut heard).expect("what was sent"), 1);
+        // A socket that may be connected to may not be replaced by another.
+        let replace = ["rename", "{ws}/other", "{ws}/own"];
+        fixture.probe_inside(&["--unix-socket", "own"], &replace).finish().refused();
+        fixture.probe_outside(&["connect-unix", "{host}/other"]).finish().allowed();
     });
 }
 

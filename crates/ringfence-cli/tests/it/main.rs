@@ -11,6 +11,7 @@ mod cli;
 mod commands;
 mod deny;
 mod deny_patterns;
+mod devices;
 mod escapes;
 mod exit_codes;
 #[cfg(feature = "fault-injection")]

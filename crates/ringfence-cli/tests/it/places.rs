@@ -216,6 +216,33 @@ fn sessions_have_a_folder_and_a_tmp_of_their_own() {
 }
 
 #[test]
+fn a_sessions_tmp_has_no_size_limit_and_the_report_says_so() {
+    as_each_caller(|fixture| {
+        let rlimits = |place: &[&str], more: &[&str]| {
+            let run = fixture.ringfence(["run", "--json"]).args(place).args(more);
+            let json = run.args(["--", "true"]).finish().json();
+            let layers = json["layers"].as_array().expect("layers").clone();
+            let layer = layers.into_iter().find(|layer| layer["name"] == "rlimits");
+            (layer.unwrap_or_default(), json["error"]["message"].to_string())
+        };
+        let (layer, _) = rlimits(&["--session", "demo"], &[]);
+        assert_eq!(layer["status"], "partial", "{layer}");
+        assert!(layer["detail"].to_string().contains("without a size limit"), "{layer}");
+        let (_, error) = rlimits(&["--session", "demo"], &["--require", "rlimits"]);
+        assert!(error.contains("required layer rlimits is partial"), "{error}");
+        // Without a session it is a tmpfs with a limit; with the whole disk writable it is the host's.
+        let ws = fixture.expand("{ws}");
+        assert_eq!(rlimits(&["--workspace", &ws], &["--require", "rlimits"]).0["status"], "enforced");
+        assert_eq!(rlimits(&["--session", "demo"], &["--mode", "full-access"]).0["status"], "enforced");
+        let full =
+            fixture.shell_inside(&[], "head -c 3M /dev/zero >/tmp/x && echo fits; df -B1M /tmp").finish();
+        assert!(full.out().contains("fits"), "{}", full.report());
+        fixture.write("state/config.toml", "[sandbox.linux]\ntmp_size = 1048576\n");
+        fixture.shell_inside(&[], "head -c 3M /dev/zero >/tmp/x").finish().code_is(1);
+    });
+}
+
+#[test]
 fn a_session_is_closed_to_others_again() {
     as_each_caller(|fixture| {
         let run = |script: &str| {

@@ -311,6 +311,44 @@ fn a_terminal_can_be_asked_for() {
     });
 }
 
+/// Start-up files that make a prompt of their own, some of them anew each time, and what the prompt then ends with.
+const PROMPTS: &[(&str, &str, &str)] = &[
+    ("bash", ".bashrc", "PS1='mine> '"),
+    ("bash", ".bashrc", "PROMPT_COMMAND='PS1=\"mine> \"'"),
+    ("bash", ".bashrc", "again() { PS1='mine> '; }; PROMPT_COMMAND=(again)"),
+    ("zsh", ".zshrc", "PS1='mine> '; RPS1=''; unset RPS1"),
+    ("zsh", ".zshrc", "setopt prompt_subst; precmd() { PROMPT='mine> ' }"),
+    ("zsh", ".zshrc", "again() { PROMPT='mine> ' }; precmd_functions=(again); PS1=first"),
+    ("zsh", ".zshenv", "export ZDOTDIR=$HOME/.zsh"),
+    ("fish", ".config/fish/config.fish", "function fish_prompt; echo -n 'mine> '; end"),
+    ("fish", ".config/fish/functions/fish_prompt.fish", "function fish_prompt; echo -n 'mine> '; end"),
+];
+
+#[test]
+fn the_prompt_is_marked_whatever_start_up_files_do() {
+    needs!(binaries(); "bash", "zsh", "fish");
+    as_each_caller(|fixture| {
+        for (shell, file, text) in PROMPTS {
+            fixture.write(format!("home/{file}"), format!("{text}\n"));
+            fixture.write("home/.zsh/.zshrc", "PS1='mine> '\n");
+            let program = fixture.ringfence(["shell", "--read"]).arg(fixture.home()).arg("--workspace");
+            let program = program.arg(fixture.ws()).env("SHELL", format!("/usr/bin/{shell}"));
+            let mut terminal = on_terminal(fixture, program);
+            for round in 0..3 {
+                let before = terminal.expect("mine> ");
+                assert!(before.contains("(ringfence) "), "{shell} {text} {round}: {before:?}");
+                terminal.send("true\n");
+            }
+            // What the start-up took to do so is gone.
+            terminal.send("ls -A /tmp | grep -c ringfence- | sed s/^/left-/\n");
+            terminal.expect("left-0");
+            terminal.send("exit 13\n");
+            assert_eq!(terminal.wait().0.code(), Some(13), "{shell} {text}");
+            std::fs::remove_file(fixture.home().join(file)).expect("rm");
+        }
+    });
+}
+
 #[test]
 fn the_interactive_shell_is_marked() {
     as_each_caller(|fixture| {

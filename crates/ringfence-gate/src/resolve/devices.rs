@@ -1,4 +1,6 @@
 use std::ffi::OsStr;
+use std::fs::{DirEntry, FileType};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use ringfence_types::DeviceGrant;
@@ -15,12 +17,16 @@ pub(super) fn grant(dev: &Path, name: &str) -> Result<DeviceGrant, ResolveError>
     let Some((_, patterns)) = DEVICES.iter().find(|(known, _)| *known == name) else {
         return Err(ResolveError::UnknownDevice(name.to_owned()));
     };
-    let io = |source| ResolveError::Io { path: dev.to_path_buf(), source };
     let mut nodes: Vec<PathBuf> = Vec::new();
-    for entry in std::fs::read_dir(dev).map_err(io)? {
-        let entry = entry.map_err(io)?;
-        if patterns.iter().any(|pattern| matches(pattern, &entry.file_name())) {
-            nodes.push(entry.path());
+    for (path, file_type) in list(dev)? {
+        let named =
+            path.file_name().is_some_and(|name| patterns.iter().any(|pattern| matches(pattern, name)));
+        if named && file_type.is_dir() {
+            // Links by other names are no nodes.
+            let below = list(&path)?.into_iter().filter(|(_, kind)| !kind.is_dir() && !kind.is_symlink());
+            nodes.extend(below.map(|(path, _)| path));
+        } else if named {
+            nodes.push(path);
         }
     }
     if nodes.is_empty() {
@@ -28,6 +34,12 @@ pub(super) fn grant(dev: &Path, name: &str) -> Result<DeviceGrant, ResolveError>
     }
     nodes.sort();
     Ok(DeviceGrant { name: name.to_owned(), nodes })
+}
+
+fn list(directory: &Path) -> Result<Vec<(PathBuf, FileType)>, ResolveError> {
+    let entry = |entry: io::Result<DirEntry>| entry.and_then(|entry| Ok((entry.path(), entry.file_type()?)));
+    let entries = std::fs::read_dir(directory).and_then(|entries| entries.map(entry).collect());
+    entries.map_err(|source| ResolveError::Io { path: directory.to_path_buf(), source })
 }
 
 fn matches(pattern: &str, name: &OsStr) -> bool {
@@ -50,11 +62,15 @@ mod tests {
     #[test]
     fn a_name_means_the_nodes_that_exist() {
         let dev = tempfile::tempdir().unwrap();
-        for node in ["dri", "nvidia0", "nvidia-uvm", "null", "kvm2"] {
+        std::fs::create_dir_all(dev.path().join("dri/by-path")).unwrap();
+        for node in ["dri/renderD128", "dri/card0", "nvidia0", "nvidia-uvm", "null", "kvm2"] {
             std::fs::write(dev.path().join(node), "").unwrap();
         }
-        let nodes: Vec<_> =
-            ["dri", "nvidia-uvm", "nvidia0"].iter().map(|node| dev.path().join(node)).collect();
+        std::os::unix::fs::symlink("card0", dev.path().join("dri/link")).unwrap();
+        let nodes: Vec<_> = ["dri/card0", "dri/renderD128", "nvidia-uvm", "nvidia0"]
+            .iter()
+            .map(|node| dev.path().join(node))
+            .collect();
         assert_eq!(grant(dev.path(), "gpu").unwrap().nodes, nodes);
         assert!(matches!(grant(dev.path(), "kvm"), Err(ResolveError::NoSuchDevice(_))));
         let unknown = grant(dev.path(), "sda").unwrap_err();

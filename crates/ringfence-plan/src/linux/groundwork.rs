@@ -81,10 +81,11 @@ pub(super) fn first_mounts(shows_the_disk: bool, linux: &Linux) -> Vec<MountOp> 
         ops.extend([MountOp::EmptyRoot, MountOp::Directory { at: dev.clone(), mode: 0o755 }]);
     }
     ops.push(MountOp::Tmpfs { at: dev.clone(), mode: 0o755, size: DEV_SIZE });
+    // Reading and writing a device is no change of its node, which root's box could otherwise make on the host's.
     for name in DEV_NODES {
         let at = dev.join(name);
         ops.push(MountOp::MountPoint { at: at.clone() });
-        ops.push(MountOp::Bind { from: at.clone(), at, id: None, access: Access::ReadWrite, devices: true });
+        ops.push(MountOp::Bind { from: at.clone(), at, id: None, access: Access::ReadOnly, devices: true });
     }
     for (name, target) in DEV_LINKS {
         ops.push(MountOp::Symlink { at: dev.join(name), target: target.into() });

@@ -56,6 +56,8 @@ pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
         let (path, access) = match op {
             MountOp::HostTree { access } => (UnixPath::from("/"), of(*access)),
             MountOp::EmptyRoot => (UnixPath::from("/"), LandlockAccess::List),
+            // A node on a read-only mount is written to all the same.
+            MountOp::Bind { at, devices: true, .. } => (at.clone(), LandlockAccess::All),
             MountOp::Bind { at, access, .. } => (at.clone(), of(*access)),
             MountOp::Tmpfs { at, .. }
             | MountOp::Overlay { at, .. }

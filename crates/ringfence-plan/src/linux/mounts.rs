@@ -185,7 +185,7 @@ impl<'a> Mounts<'a> {
             for node in &grant.nodes {
                 let at = UnixPath::from(node.as_path());
                 self.mount_point(&at, false);
-                self.bind(&at, None, Access::ReadWrite, true);
+                self.bind(&at, None, Access::ReadOnly, true);
             }
         }
     }

@@ -21,8 +21,8 @@ pub(super) struct Finish {
     after: Option<AfterRun>,
     /// For guesses; only captured output is searched for them.
     policy: Option<ResolvedPolicy>,
-    /// What the driver can't know about a layer.
-    shortfall: Option<(LayerName, String)>,
+    /// What the driver can't know about layers.
+    shortfalls: Vec<(LayerName, String)>,
 }
 
 /// What the look found.
@@ -39,7 +39,7 @@ impl Finish {
     pub(super) fn new(run: &ApprovedRun, backend: &'static str, floor: OutputFloor) -> Self {
         let captured = run.command().stdio == Stdio::Capture;
         let policy = captured.then(|| run.policy().clone());
-        Self { backend, floor, after: Some(run.after()), policy, shortfall: shortfall(run.policy()) }
+        Self { backend, floor, after: Some(run.after()), policy, shortfalls: run.policy().shortfalls() }
     }
 
     pub(super) async fn look(
@@ -60,7 +60,7 @@ impl Finish {
         for detail in look.incomplete {
             output.layers.record(LayerName::Protected, LayerStatus::Partial, detail);
         }
-        if let Some((layer, detail)) = self.shortfall.take() {
+        for (layer, detail) in mem::take(&mut self.shortfalls) {
             output.layers.record(layer, LayerStatus::Partial, detail);
         }
         reasons.extend(look.violations);
@@ -107,11 +107,6 @@ impl Finish {
             writable: run.writable,
         }
     }
-}
-
-/// The layer that keeps a policy only in part whatever the driver does, and why.
-pub(super) fn shortfall(policy: &ResolvedPolicy) -> Option<(LayerName, String)> {
-    policy.pattern_gap().map(|gap| (LayerName::MountNs, gap))
 }
 
 impl Drop for Finish {

@@ -14,7 +14,9 @@ use ringfence_gate::{
 };
 use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 use ringfence_policy::{HookChain, PolicyConfig, RateLimitHook, SandboxBeforeHook};
-use ringfence_types::{EnvVar, LayerStatus, ResolvedPolicy, SandboxCommand, SandboxOutput, SessionId};
+use ringfence_types::{
+    EnvVar, LayerName, LayerStatus, ResolvedPolicy, SandboxCommand, SandboxOutput, SessionId,
+};
 
 use crate::audit::Audit;
 use crate::config::{ConfigError, SandboxConfig};
@@ -224,9 +226,8 @@ impl WorkspaceSandbox {
         let plan = move || -> Result<ApprovedRun, SandboxError> { Ok(permit.plan(&driver.facts()?)?) };
         let approved = execution.blocking("plan the box", plan).await??;
 
-        if let Some((name, detail)) = finish::shortfall(approved.policy())
-            && approved.limits().required.contains(&name)
-        {
+        let required = |(name, _): &(LayerName, String)| approved.limits().required.contains(name);
+        if let Some((name, detail)) = approved.policy().shortfalls().into_iter().find(required) {
             return Err(DriverError::RequiredLayer { name, status: LayerStatus::Partial, detail }.into());
         }
 

@@ -38,10 +38,11 @@ pub(super) struct PlannedLayer {
 
 /// Every layer, in the order of reports.
 pub(super) fn of(policy: &ResolvedPolicy, plan: &LinuxPlan) -> Vec<PlannedLayer> {
+    let shortfalls = policy.shortfalls();
     let layer = |&name| {
         let (status, mut detail) = intent(plan, name);
-        if let (LayerName::MountNs, Some(gap)) = (name, policy.pattern_gap()) {
-            detail = format!("{detail}; {gap}");
+        for (_, shortfall) in shortfalls.iter().filter(|(layer, _)| *layer == name) {
+            detail = format!("{detail}; {shortfall}");
         }
         PlannedLayer { name, status, detail }
     };
