@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::admit::{Admission, Dialled, Refusal};
 use crate::credentials::Credentials;
-use crate::event::{Protocol, Record};
+use crate::event::{Ending, Protocol, Record};
 use crate::http::forward;
 use crate::http::head::{self, Form, Head, HeadError};
 use crate::http::reply::{Reply, close_gently};
@@ -76,7 +76,10 @@ async fn open_socks(
     };
     match connect(&admission, Protocol::Socks5, peer, host, port).await {
         Ok((dialled, sni)) => {
-            stream.write_all(&socks::reply(Code::Succeeded)).await.ok()?;
+            if stream.write_all(&socks::reply(Code::Succeeded)).await.is_err() {
+                dialled.record.end(Ending::Broken);
+                return None;
+            }
             Some(tunnel(stream, Vec::new(), dialled, sni))
         }
         Err(refusal) => {
@@ -124,7 +127,10 @@ async fn open_http(
         Box::pin(forward::run(&admission, stream, buffer, host, port, dialled)).await;
         return None;
     }
-    stream.write_all(ESTABLISHED).await.ok()?;
+    if stream.write_all(ESTABLISHED).await.is_err() {
+        dialled.record.end(Ending::Broken);
+        return None;
+    }
     Some(tunnel(stream, buffer.split_off(length), dialled, sni))
 }
 

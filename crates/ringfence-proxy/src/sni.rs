@@ -105,13 +105,13 @@ async fn read(stream: &TcpStream, bytes: &mut Vec<u8>) -> io::Result<Found> {
     loop {
         match client_hello::find(bytes) {
             Found::Incomplete if bytes.len() >= LIMIT => return Ok(Found::Malformed("is too large")),
-            // Nothing at all was sent: the direction ends, which is for the tunnel to see.
             Found::Incomplete => {}
             found => return Ok(found),
         }
         stream.readable().await?;
         bytes.reserve(2048);
         match stream.try_read_buf(bytes) {
+            // Nothing at all was sent: the direction ends, which is for the tunnel to see.
             Ok(0) if bytes.is_empty() => return Ok(Found::NotTls),
             Ok(0) => return Ok(Found::Incomplete),
             Ok(_) => {}

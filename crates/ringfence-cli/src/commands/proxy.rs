@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use ringfence_proxy::{
-    EgressPolicy, Event, EventSink, Limits, Listener, Phase, Proxy, Reach, Run, SniCheck, SystemResolver,
-    Upstream,
+    EgressPolicy, Event, EventSink, Limits, Listener, Phase, Proxy, Reach, Rule, Run, SniCheck,
+    SystemResolver, Upstream,
 };
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
@@ -169,7 +169,11 @@ fn sentence(event: &Event) -> String {
     };
     let wanted = &event.wanted;
     let mut text = match (event.event, event.allowed) {
-        (Phase::Decision, true) => format!("allowed  {protocol} {wanted}"),
+        (Phase::Decision, true) => match &event.rule {
+            Rule::Allowed { pattern } => format!("allowed  {protocol} {wanted} by {pattern}"),
+            Rule::ServerName { .. } => format!("noticed  {protocol} {}", event.rule.explain(wanted)),
+            _ => format!("allowed  {protocol} {wanted}"),
+        },
         (Phase::Decision, false) => format!("refused  {protocol} {}", event.rule.explain(wanted)),
         (Phase::End, _) => format!("ended    {protocol} {wanted}"),
     };

@@ -4,6 +4,7 @@
 use std::convert::Infallible;
 use std::future::{pending, poll_fn};
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
@@ -24,6 +25,7 @@ use super::reply::{Reply, close_gently};
 use crate::admit::{Admission, Dialled};
 use crate::event::Ending;
 use crate::io::Io;
+use crate::server::reset;
 use crate::tunnel::{Tunnel, idle_for};
 
 type Body = BoxBody<Bytes, hyper::Error>;
@@ -71,13 +73,14 @@ pub(crate) async fn run(
     let exchange = Exchange {
         sender: Arc::new(Mutex::new(Some(sender))),
         upgrades: Upgrades::default(),
+        failed: Arc::default(),
         rewrite: Rewrite {
             host,
             port,
             authorization: plain_through.map(|proxy| proxy.authorization().map(str::to_owned)),
         },
     };
-    let upgrades = Arc::clone(&exchange.upgrades);
+    let (upgrades, failed) = (Arc::clone(&exchange.upgrades), Arc::clone(&exchange.failed));
     let answer = async {
         let service = service_fn(move |request| exchange.clone().answer(request));
         let mut server = hyper::server::conn::http1::Builder::new()
@@ -94,10 +97,17 @@ pub(crate) async fn run(
                 _ => Ending::Broken,
             },
             None => {
+                let whole = result.is_ok();
                 if let Some(parts) = server.into_parts() {
-                    close_gently(parts.io.into_inner().into_parts().0).await;
+                    let client = parts.io.into_inner().into_parts().0;
+                    match result {
+                        Ok(()) => close_gently(client).await,
+                        // A response that broke off must not look complete.
+                        Err(_) => reset(client),
+                    }
                 }
-                if result.is_ok() { Ending::Closed } else { Ending::Broken }
+                let good = whole && !failed.load(Ordering::Relaxed);
+                if good { Ending::Closed } else { Ending::Broken }
             }
         }
     };
@@ -118,6 +128,8 @@ pub(crate) async fn run(
 struct Exchange {
     sender: Arc<Mutex<Option<SendRequest<Body>>>>,
     upgrades: Upgrades,
+    /// Whether the host did not answer as it should.
+    failed: Arc<AtomicBool>,
     rewrite: Rewrite,
 }
 
@@ -139,11 +151,11 @@ impl Exchange {
             return Ok(failure(StatusCode::BAD_REQUEST));
         };
         let Ok(mut response) = sender.send_request(request).await else {
-            return Ok(failure(StatusCode::BAD_GATEWAY));
+            return Ok(self.bad_gateway());
         };
         let switched = response.status() == StatusCode::SWITCHING_PROTOCOLS;
         if switched && upgrade.is_none() {
-            return Ok(failure(StatusCode::BAD_GATEWAY));
+            return Ok(self.bad_gateway());
         }
         let from_host = hyper::upgrade::on(&mut response);
         let protocol = response.headers().get(header::UPGRADE).cloned();
@@ -156,6 +168,11 @@ impl Exchange {
             response.headers_mut().append(header::VIA, via);
         }
         Ok(response.map(BodyExt::boxed))
+    }
+
+    fn bad_gateway(&self) -> Response<Body> {
+        self.failed.store(true, Ordering::Relaxed);
+        failure(StatusCode::BAD_GATEWAY)
     }
 }
 

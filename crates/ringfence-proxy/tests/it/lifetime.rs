@@ -117,3 +117,32 @@ fn a_host_without_a_runtime_has_its_own_thread() {
     assert!(std::net::TcpStream::connect(address).is_err());
     assert_eq!(*events.lock().unwrap(), ["not-listed"]);
 }
+
+#[test]
+fn many_runs_have_a_proxy_each() {
+    let start = |number: usize| {
+        let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = socket.local_addr().unwrap();
+        let run = Run {
+            name: number.to_string(),
+            policy: EgressPolicy {
+                deny: vec![format!("h{number}.test").parse().unwrap()],
+                ..EgressPolicy::default()
+            },
+            limits: Limits::default(),
+            events: Arc::new(|_: &Event| {}),
+            ask: None,
+            listeners: vec![Listener::Proxy { socket, credentials: None }],
+        };
+        (address, Background::start(Proxy::default(), run).unwrap())
+    };
+    let runs: Vec<_> = (0..200).map(start).collect();
+    for (number, (address, _)) in runs.iter().enumerate() {
+        let mut client = std::net::TcpStream::connect(address).unwrap();
+        std::io::Write::write_all(&mut client, connect(&format!("h{number}.test:443")).as_bytes()).unwrap();
+        let mut answer = String::new();
+        std::io::Read::read_to_string(&mut client, &mut answer).unwrap();
+        // Each has rules of its own.
+        assert!(answer.contains(&format!("is denied by `h{number}.test`")), "{answer}");
+    }
+}

@@ -160,4 +160,28 @@ async fn a_host_that_does_not_speak_http_is_a_bad_gateway() {
     let answer =
         proxy.ask(format!("GET http://a.test:{port}/ HTTP/1.1\r\nHost: a.test:{port}\r\n\r\n")).await;
     assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(proxy.end().await.ending, Some(Ending::Broken));
+}
+
+#[tokio::test]
+async fn a_response_that_breaks_off_does_not_look_complete() {
+    let port = server(|mut stream| async move {
+        let request = head(&mut stream).await;
+        let framing = if request.starts_with("GET /length") {
+            "Content-Length: 100"
+        } else {
+            "Transfer-Encoding: chunked"
+        };
+        stream.write_all(format!("HTTP/1.1 200 OK\r\n{framing}\r\n\r\n4\r\nabcd").as_bytes()).await.unwrap();
+    })
+    .await;
+    let proxy = Setup::new(&["a.test:*"]).loopback(port).start();
+    for path in ["length", "chunks"] {
+        // A client of this version knows the end of the message by the end of the connection alone.
+        let mut client = proxy.sent(format!("GET http://a.test:{port}/{path} HTTP/1.0\r\n\r\n")).await;
+        let mut answer = Vec::new();
+        let error = tokio::io::AsyncReadExt::read_to_end(&mut client, &mut answer).await.unwrap_err();
+        assert_eq!(error.kind(), std::io::ErrorKind::ConnectionReset, "{path}");
+    }
+    assert_eq!(proxy.end().await.ending, Some(Ending::Broken));
 }

@@ -84,6 +84,32 @@ async fn public_reach_goes_by_the_address_that_was_checked() {
 }
 
 #[tokio::test]
+async fn a_plain_request_of_public_reach_goes_through_a_tunnel_to_that_address() {
+    let heads = Heads::default();
+    let noted = Arc::clone(&heads);
+    let port = server(move |mut stream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            for answer in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"] {
+                let head = head(&mut stream).await;
+                noted.lock().unwrap().push(head);
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    let mut setup = through(port, "", Setup::new(&[]));
+    setup.policy.reach = Reach::Public;
+    setup.resolver = Arc::new(FakeResolver::new(&[("pub.test", &["1.1.1.1"])]));
+    let answer = setup.start().ask("GET http://pub.test/x HTTP/1.1\r\nHost: pub.test\r\n\r\n").await;
+    assert!(answer.ends_with("\r\n\r\nok"), "{answer}");
+    let heads = heads.lock().unwrap();
+    assert!(heads[0].starts_with("CONNECT 1.1.1.1:80 HTTP/1.1\r\n"), "{heads:?}");
+    assert!(heads[1].starts_with("GET /x HTTP/1.1\r\n") && heads[1].contains("pub.test"), "{heads:?}");
+    assert!(!heads[1].to_lowercase().contains("proxy-authorization"), "{heads:?}");
+}
+
+#[tokio::test]
 async fn exceptions_go_directly() {
     let (port, heads) = corporate("HTTP/1.1 200 OK\r\n\r\n").await;
     let target = crate::support::echo_server().await;

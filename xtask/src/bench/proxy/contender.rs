@@ -56,8 +56,8 @@ impl Contender {
             Kind::Tinyproxy => {
                 let config = setup.folder("tinyproxy")?.join("tinyproxy.conf");
                 let text = format!(
-                    "Port {port}\nListen 127.0.0.1\nMaxClients 20000\nTimeout 600\nLogLevel Critical\nSyslog Off\n\
-                     LogFile \"/dev/null\"\nConnectPort {}\nConnectPort {}\n",
+                    "Port {port}\nListen 127.0.0.1\nMaxClients 20000\nTimeout 600\nLogLevel Critical\n\
+                     ConnectPort {}\nConnectPort {}\n",
                     targets[0], targets[1]
                 );
                 fs::write(&config, text).map_err(|source| Error::Write { path: config.clone(), source })?;
@@ -67,7 +67,7 @@ impl Contender {
             }
             Kind::Microsocks => {
                 let mut command = Command::new("microsocks");
-                command.args(["-q", "-i", "127.0.0.1", "-p", &port.to_string()]);
+                command.args(["-i", "127.0.0.1", "-p", &port.to_string()]);
                 command
             }
             Kind::Node => {
@@ -82,7 +82,8 @@ impl Contender {
         let deadline = Instant::now() + Duration::from_secs(10);
         while TcpStream::connect(contender.address).is_err() {
             if Instant::now() > deadline {
-                return Err(Error::Network(std::io::ErrorKind::TimedOut.into()));
+                let source = std::io::ErrorKind::TimedOut.into();
+                return Err(Error::Start { command: describe(&command), source });
             }
             std::thread::sleep(Duration::from_millis(10));
         }
