@@ -104,14 +104,14 @@ fn main() {
     println!("cargo::rerun-if-changed=rules");
     let mut out = String::new();
     let mut patterns = Patterns::default();
-    let mut index = BTreeMap::<(usize, String), Vec<usize>>::new();
+    let mut index = BTreeMap::<String, Vec<usize>>::new();
     let mut count = 0;
     out.push_str("pub(super) static RULES: &[Rule] = &[\n");
     for (file, shell) in FILES {
         let data: RuleFile = read(&root.join("rules").join(format!("{file}.toml")));
         for rule in data.rule {
             for program in &rule.programs {
-                index.entry((program.len(), program.clone())).or_default().push(count);
+                index.entry(program.clone()).or_default().push(count);
             }
             count += 1;
             let insensitive = file != "posix";
@@ -137,11 +137,8 @@ fn main() {
             .expect("a string");
         }
     }
-    out.push_str("];\n\npub(super) static BY_PROGRAM: &[(&str, &[u16])] = &[\n");
-    for ((_, program), rules) in &index {
-        writeln!(out, "    ({program:?}, &{rules:?}),").expect("a string");
-    }
     out.push_str("];\n\n");
+    table("BY_PROGRAM", &index, &mut out);
     wrappers(&read(&root.join("rules/wrappers.toml")), &mut out, &mut patterns);
     writeln!(out, "pub(super) static PATTERNS: &[&str] = &{:?};", patterns.texts).expect("a string");
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("tables.rs");
@@ -149,11 +146,11 @@ fn main() {
 }
 
 fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
-    let mut index = BTreeMap::<(usize, &String), Vec<usize>>::new();
+    let mut index = BTreeMap::<String, Vec<usize>>::new();
     out.push_str("pub(super) static WRAPPERS: &[Wrapper] = &[\n");
     for (at, wrapper) in data.wrapper.iter().enumerate() {
         for program in &wrapper.programs {
-            index.entry((program.len(), program)).or_default().push(at);
+            index.entry(program.clone()).or_default().push(at);
         }
         let then = match wrapper.then.as_deref() {
             None | Some("command") => "Command",
@@ -185,15 +182,13 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         )
         .expect("a string");
     }
-    out.push_str("];\n\npub(super) static WRAPPERS_BY_PROGRAM: &[(&str, &[u16])] = &[\n");
-    for ((_, program), wrappers) in &index {
-        writeln!(out, "    ({program:?}, &{wrappers:?}),").expect("a string");
-    }
-    out.push_str("];\n\npub(super) static WRITERS: &[Writer] = &[\n");
-    let mut index = BTreeMap::<(usize, &String), Vec<usize>>::new();
+    out.push_str("];\n\n");
+    table("WRAPPERS_BY_PROGRAM", &index, out);
+    out.push_str("pub(super) static WRITERS: &[Writer] = &[\n");
+    let mut index = BTreeMap::<String, Vec<usize>>::new();
     for (at, writer) in data.writer.iter().enumerate() {
         for program in &writer.programs {
-            index.entry((program.len(), program)).or_default().push(at);
+            index.entry(program.clone()).or_default().push(at);
         }
         let operands = match writer.operands.as_str() {
             "all" => "All",
@@ -211,12 +206,28 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         )
         .expect("a string");
     }
-    out.push_str("];\n\npub(super) static WRITERS_BY_PROGRAM: &[(&str, &[u16])] = &[\n");
-    for ((_, program), writers) in &index {
-        writeln!(out, "    ({program:?}, &{writers:?}),").expect("a string");
-    }
     out.push_str("];\n\n");
+    table("WRITERS_BY_PROGRAM", &index, out);
 }
+
+/// A hash table with open addressing, at most an eighth full: most programs are in none.
+fn table(name: &str, index: &BTreeMap<String, Vec<usize>>, out: &mut String) {
+    let size = (index.len() * 8).next_power_of_two();
+    let mut slots = vec![String::from("(\"\", &[])"); size];
+    let mut taken = vec![false; size];
+    for (program, entries) in index {
+        let mut at = hash(program.as_bytes()) as usize % size;
+        while taken[at] {
+            at = (at + 1) % size;
+        }
+        taken[at] = true;
+        slots[at] = format!("({program:?}, &{entries:?})");
+    }
+    writeln!(out, "pub(super) static {name}: &[(&str, &[u16])] = &[{}];\n", slots.join(", "))
+        .expect("a string");
+}
+
+include!("src/command_policy/hash.rs");
 
 fn read<T: for<'de> Deserialize<'de>>(path: &Path) -> T {
     let text = fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));

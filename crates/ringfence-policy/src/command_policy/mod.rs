@@ -130,7 +130,8 @@ impl CommandPolicy {
                 break;
             }
         }
-        let around = Around { place, stdin: &upstream, positional: &Rc::default(), process: &[] };
+        let around =
+            Around { place, stdin: &upstream, positional: &Rc::default(), process: &[], wanted: false };
         run::run(scan, &words, &around);
     }
 

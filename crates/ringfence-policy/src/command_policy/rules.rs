@@ -178,11 +178,18 @@ pub(super) enum Operands {
     None,
 }
 
-/// The entries for a name, in a table sorted by length and text.
+include!("hash.rs");
+
+/// The entries for a name.
 pub(super) fn lookup(table: &'static [(&'static str, &'static [u16])], name: &[u8]) -> &'static [u16] {
-    table
-        .binary_search_by(|(known, _)| known.len().cmp(&name.len()).then_with(|| known.as_bytes().cmp(name)))
-        .map_or(&[], |at| table[at].1)
+    let mut at = hash(name) as usize & (table.len() - 1);
+    loop {
+        let (known, entries) = table[at];
+        if known.is_empty() || known.as_bytes() == name {
+            return entries;
+        }
+        at = (at + 1) & (table.len() - 1);
+    }
 }
 
 type Dfa = DFA<Vec<u32>>;

@@ -193,8 +193,7 @@ impl Scan {
         }
         let size = text.len() + 64;
         if place.depth >= DEPTH_LIMIT || self.nested + size > NESTED_LIMIT {
-            self.truncated = true;
-            self.event("@not-scanned", &[], place);
+            self.not_scanned(place);
             return;
         }
         self.nested += size;
@@ -226,11 +225,18 @@ impl Scan {
         }
         self.expanded += size;
         if self.expanded > EXPANSION_LIMIT {
-            self.truncated = true;
-            self.event("@not-scanned", &[], place);
+            self.not_scanned(place);
             return false;
         }
         true
+    }
+
+    /// A part of the text could not be taken into account as a whole.
+    pub(super) fn not_scanned(&mut self, place: Place) {
+        if !self.truncated {
+            self.truncated = true;
+            self.event("@not-scanned", &[], place);
+        }
     }
 
     pub(super) fn heredoc_id(&mut self) -> u32 {

@@ -65,6 +65,8 @@ pub(super) struct Around<'s> {
     pub(super) stdin: &'s Rc<Upstream>,
     pub(super) positional: &'s Rc<Vec<Vec<u8>>>,
     pub(super) process: &'s [Vec<u8>],
+    /// Whether somebody gets what the command writes.
+    pub(super) wanted: bool,
 }
 
 /// Runs the elements of a pipeline one after the other. Returns what the last one writes.
@@ -75,17 +77,25 @@ pub(super) fn run_pipeline(
     positional: &Rc<Vec<Vec<u8>>>,
 ) -> Upstream {
     let mut stdin = pipeline.stdin;
-    for element in pipeline.elements {
+    let mut elements = pipeline.elements.into_iter();
+    while let Some(element) = elements.next() {
+        let last = elements.len() == 0;
         let written = match element {
             Element::Group(mut written) => {
                 written.downloads |= stdin.downloads;
                 written
             }
-            Element::Command(command) => run_command(scan, &command, place, positional, &stdin),
+            Element::Command(command) => {
+                let wanted = !last || pipeline.wanted;
+                run_command(scan, &command, place, positional, &stdin, wanted)
+            }
         };
+        if last {
+            return written;
+        }
         stdin = Rc::new(written);
     }
-    Rc::try_unwrap(stdin).unwrap_or_else(|shared| (*shared).clone())
+    Upstream::default()
 }
 
 fn run_command(
@@ -94,6 +104,7 @@ fn run_command(
     place: Place,
     positional: &Rc<Vec<Vec<u8>>>,
     piped: &Rc<Upstream>,
+    wanted: bool,
 ) -> Upstream {
     writes::redirects(scan, command, place);
     let own = match &command.stdin {
@@ -108,7 +119,7 @@ fn run_command(
     if command.words.is_empty() {
         return Upstream::default();
     }
-    let around = Around { place, stdin, positional, process: &command.process };
+    let around = Around { place, stdin, positional, process: &command.process, wanted };
     let written = run(scan, &command.words, &around);
     if written.downloads
         && let Some(file) = command.writes.first()
@@ -204,7 +215,11 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
     }
     interpreters::run(scan, name, args, around);
     writes::operands(scan, name, args, around.place);
-    let written = output::of_named(name, args, around.stdin.output.as_deref(), around.stdin);
+    let written = if around.wanted {
+        output::of_named(name, args, around.stdin.output.as_deref(), around.stdin)
+    } else {
+        Upstream { downloads: around.stdin.downloads || is_downloader(name), ..Upstream::default() }
+    };
     if name == b"diskpart" || name == b"diskshadow" {
         windows::script_lines(scan, name, around);
     }

@@ -293,7 +293,7 @@ fn listed(args: &[Word<'_>]) -> Upstream {
     }
     let recursive = args
         .iter()
-        .any(|word| word.text.len() > 1 && b"-recurse".starts_with(&*word.text.to_ascii_lowercase()));
+        .any(|word| word.text.len() > 1 && b"-recurse".starts_with(&word.text.to_ascii_lowercase()));
     let mut names: Vec<Vec<u8>> =
         args.iter().filter(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec()).collect();
     if recursive && !names.is_empty() {

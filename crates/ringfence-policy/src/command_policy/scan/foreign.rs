@@ -228,8 +228,13 @@ impl Foreign<'_, '_> {
 
     fn vector(&mut self, strings: &[Vec<u8>]) {
         let words: Vec<Word<'_>> = strings.iter().map(|text| Word::borrowed(text)).collect();
-        let around =
-            Around { place: self.job.place, stdin: &Rc::default(), positional: &Rc::default(), process: &[] };
+        let around = Around {
+            place: self.job.place,
+            stdin: &Rc::default(),
+            positional: &Rc::default(),
+            process: &[],
+            wanted: false,
+        };
         run(self.scan, &words, &around);
     }
 
@@ -244,6 +249,7 @@ impl Foreign<'_, '_> {
                 stdin: &Rc::default(),
                 positional: &Rc::default(),
                 process: &[],
+                wanted: false,
             };
             run(self.scan, &words, &around);
         }

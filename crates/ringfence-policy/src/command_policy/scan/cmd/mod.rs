@@ -38,7 +38,7 @@ struct Cmd<'a, 's> {
 }
 
 pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
-    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin) };
+    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin), wanted: true };
     let mut cmd = Cmd {
         text,
         pos: 0,
@@ -141,7 +141,8 @@ impl<'a> Cmd<'a, '_> {
             Some(word) => &*word.text,
             None => &*self.word,
         };
-        let stem = first.split(|&byte| byte == b'/').next().unwrap_or_default().to_ascii_lowercase();
+        let stem = first[..first.len().min(16)].split(|&byte| byte == b'/').next().unwrap_or_default();
+        let stem = stem.to_ascii_lowercase();
         BUILTINS.contains(&&*stem) && stem != b"start"
     }
 
@@ -173,9 +174,14 @@ impl<'a> Cmd<'a, '_> {
         // The words of `if` or `for` in front end here.
         self.end_command();
         self.run();
+        if self.groups.len() >= 1000 {
+            self.scan.not_scanned(self.place);
+            return;
+        }
         self.depth += 1;
         let stdin = Rc::clone(&self.pipeline.stdin);
-        let outer = std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin });
+        let outer =
+            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
         self.groups.push((outer, std::mem::take(&mut self.written)));
     }
 
@@ -323,7 +329,8 @@ impl<'a> Cmd<'a, '_> {
             return;
         }
         let stdin = Rc::clone(&self.pipeline.stdin);
-        let pipeline = std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin });
+        let pipeline =
+            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
         let written = run_pipeline(self.scan, pipeline, self.place, &Rc::default());
         if let Some(text) = written.output
             && self.written.len() < 1 << 18

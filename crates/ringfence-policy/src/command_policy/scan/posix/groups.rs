@@ -8,6 +8,9 @@ use crate::command_policy::scan::expand;
 use crate::command_policy::state::Upstream;
 use crate::command_policy::word::{DOWNLOADED, UNKNOWN};
 
+/// Most levels of parentheses, braces and substitutions whose ends are told apart.
+const DEPTH_LIMIT: usize = 1000;
+
 impl<'a, 's> Posix<'a, 's> {
     pub(super) fn open_paren(&mut self) {
         if self.in_pattern() || self.state.keyword == Keyword::Test {
@@ -41,6 +44,10 @@ impl<'a, 's> Posix<'a, 's> {
             self.end_command(false);
             self.end_pipeline();
         }
+        if self.too_deep() {
+            self.pos += 1;
+            return;
+        }
         let function = self.begin_function();
         let inner = self.inner_stdin();
         let pipeline = std::mem::replace(&mut self.state.pipeline, inner);
@@ -57,7 +64,7 @@ impl<'a, 's> Posix<'a, 's> {
             Some(Element::Command(command)) => Rc::new(command.preview()),
             None => Rc::clone(&self.state.pipeline.stdin),
         };
-        Pipeline { elements: Vec::new(), stdin }
+        Pipeline { elements: Vec::new(), stdin, wanted: true }
     }
 
     pub(super) fn begin_function(&mut self) -> bool {
@@ -156,6 +163,10 @@ impl<'a, 's> Posix<'a, 's> {
         if byte == b'{' && !self.word.is_active() {
             let alone =
                 self.pending_function.is_some() || self.peek(1).is_none_or(|next| next.is_ascii_whitespace());
+            if alone && self.at_command_start() && self.too_deep() {
+                self.pos += 1;
+                return;
+            }
             if alone && self.at_command_start() {
                 let function = self.begin_function();
                 let inner = self.inner_stdin();
@@ -181,7 +192,21 @@ impl<'a, 's> Posix<'a, 's> {
         self.pos += 1;
     }
 
+    /// Beyond some depth commands are still found, but what belongs to which level is not kept.
+    fn too_deep(&mut self) -> bool {
+        let deep = self.frames.len() >= DEPTH_LIMIT;
+        if deep {
+            self.scan.not_scanned(self.place);
+        }
+        deep
+    }
+
     pub(in crate::command_policy::scan) fn open_substitution(&mut self, process: bool) {
+        if self.too_deep() {
+            self.word = Builder::default();
+            self.end_line();
+            return;
+        }
         let word = std::mem::take(&mut self.word);
         let state = std::mem::take(&mut self.state);
         let cwd = self.scan.cwd.clone();

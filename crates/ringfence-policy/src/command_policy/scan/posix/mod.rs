@@ -26,6 +26,8 @@ pub(in crate::command_policy) enum Element<'a> {
 pub(in crate::command_policy) struct Pipeline<'a> {
     pub(in crate::command_policy) elements: Vec<Element<'a>>,
     pub(in crate::command_policy) stdin: Rc<Upstream>,
+    /// Whether somebody gets what the last element writes.
+    pub(in crate::command_policy) wanted: bool,
 }
 
 /// What is read at one level of nesting.

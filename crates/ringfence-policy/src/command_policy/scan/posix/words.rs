@@ -245,7 +245,12 @@ impl<'a, 's> Posix<'a, 's> {
             return;
         }
         let stdin = Rc::clone(&self.state.pipeline.stdin);
-        let pipeline = std::mem::replace(&mut self.state.pipeline, Pipeline { elements: Vec::new(), stdin });
+        let mut pipeline = std::mem::replace(
+            &mut self.state.pipeline,
+            Pipeline { elements: Vec::new(), stdin, wanted: true },
+        );
+        // The script's own output goes where nothing reads it.
+        pipeline.wanted = !self.frames.is_empty();
         if self.heredocs.is_empty() {
             let written = run_pipeline(self.scan, pipeline, self.place, self.positional);
             append(&mut self.state.output, written);

@@ -143,7 +143,7 @@ struct PowerShell<'a, 's> {
 
 pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
     let text = fold::powershell(text);
-    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin) };
+    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin), wanted: true };
     let mut reader = PowerShell {
         text: &text,
         pos: 0,

@@ -10,6 +10,9 @@ use crate::command_policy::run::run_pipeline;
 use crate::command_policy::state::Upstream;
 use crate::command_policy::word::{QUOTED, UNKNOWN, Word, program};
 
+/// Most levels of parentheses and blocks whose ends are told apart.
+const DEPTH_LIMIT: usize = 1000;
+
 impl<'a> PowerShell<'a, '_> {
     /// Punctuation in the statement's text.
     pub(super) fn mark(&mut self, byte: u8) {
@@ -35,6 +38,12 @@ impl<'a> PowerShell<'a, '_> {
         }
         self.statement.push(b'(');
         self.blank = false;
+        if self.frames.len() >= DEPTH_LIMIT {
+            self.string = false;
+            self.end_line();
+            self.scan.not_scanned(self.place);
+            return;
+        }
         let frame = Frame::Paren {
             called: std::mem::take(&mut self.called),
             command: std::mem::take(&mut self.command),
@@ -49,7 +58,7 @@ impl<'a> PowerShell<'a, '_> {
 
     pub(super) fn inner_pipeline(&mut self) -> Pipeline<'a> {
         let stdin = Rc::clone(&self.pipeline.stdin);
-        std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin })
+        std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true })
     }
 
     pub(super) fn close_paren(&mut self) {
@@ -66,6 +75,11 @@ impl<'a> PowerShell<'a, '_> {
     pub(super) fn open_block(&mut self) {
         self.end_word();
         self.mark(b'{');
+        if self.frames.len() >= DEPTH_LIMIT {
+            self.end_line();
+            self.scan.not_scanned(self.place);
+            return;
+        }
         let command = std::mem::take(&mut self.command);
         let pipeline = self.inner_pipeline();
         self.frames.push(Frame::Block { command, pipeline });
@@ -264,7 +278,8 @@ impl<'a> PowerShell<'a, '_> {
             return;
         }
         let stdin = Rc::clone(&self.pipeline.stdin);
-        let pipeline = std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin });
+        let pipeline =
+            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
         run_pipeline(self.scan, pipeline, self.place, &Rc::default());
     }
 
