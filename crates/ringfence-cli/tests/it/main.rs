@@ -17,6 +17,7 @@ mod exit_codes;
 #[cfg(feature = "fault-injection")]
 mod faults;
 mod foreign_session;
+mod groundwork;
 mod lifetime;
 mod places;
 mod protected;

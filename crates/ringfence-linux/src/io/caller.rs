@@ -23,7 +23,7 @@ impl Caller<'static> {
 pub(crate) enum Kind {
     /// Relayed through the inner terminal: whoever has the outer one can reconfigure it and read what is typed.
     Terminal,
-    /// Handed over: pipes, and devices that every box has.
+    /// Handed over: pipes, and devices that every box has, which it opens itself.
     Plain,
     /// A regular file.
     Regular,
@@ -34,13 +34,22 @@ pub(crate) enum Kind {
     Unusable,
 }
 
-/// Major number of the memory devices, and the minor ones that every box has: null zero full random urandom
+/// Major number of the memory devices, and the minor ones that every box has
 /// (Documentation/admin-guide/devices.txt in the kernel's sources).
-const MEMORY_DEVICES: (u32, [u32; 5]) = (1, [3, 5, 7, 8, 9]);
+const MEMORY: u32 = 1;
+const MEMORY_DEVICES: [(u32, &str); 5] =
+    [(3, "/dev/null"), (5, "/dev/zero"), (7, "/dev/full"), (8, "/dev/random"), (9, "/dev/urandom")];
 /// `/dev/tty`, which stands for the controlling terminal.
 const CONTROLLING_TERMINAL: (u32, u32) = (5, 0);
 /// The master side of every pseudo-terminal.
 const PTY_MASTER: (u32, u32) = (5, 2);
+
+/// Where every box has its own node of this device, if it is such a one.
+pub(crate) fn memory_device(stat: &Stat) -> Option<&'static str> {
+    let is_device = FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice;
+    let minor = (is_device && major(stat.st_rdev) == MEMORY).then(|| minor(stat.st_rdev))?;
+    MEMORY_DEVICES.iter().find(|(known, _)| *known == minor).map(|(_, path)| *path)
+}
 
 impl Kind {
     /// Looks at the descriptor that is stream number `stream`.
@@ -55,9 +64,11 @@ impl Kind {
             FileType::CharacterDevice if isatty(fd) => Self::Terminal,
             _ if access == wrong => Self::Unusable,
             FileType::CharacterDevice => {
-                let (memory, minors) = MEMORY_DEVICES;
-                let plain = major(stat.st_rdev) == memory && minors.contains(&minor(stat.st_rdev));
-                if plain { Self::Plain } else { Self::Opaque }
+                if memory_device(&stat).is_some() {
+                    Self::Plain
+                } else {
+                    Self::Opaque
+                }
             }
             FileType::Fifo => Self::Plain,
             FileType::RegularFile => Self::Regular,

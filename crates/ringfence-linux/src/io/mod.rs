@@ -38,7 +38,7 @@ mod signals;
 mod streams;
 mod terminal;
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::{Caller, memory_device};
 pub(crate) use clock::Clock;
 pub(crate) use poll::PollSet;
 pub(crate) use signals::{Delivery, Signals};

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use ringfence_plan::linux::Identity;
@@ -10,7 +10,7 @@ use ringfence_types::Step;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
+use rustix::process::{Signal, WaitId, WaitIdOptions};
 
 use super::report::{At, Fault, Order, Reporter, StepResult};
 use super::{Foundation, Request, StdStreams, init, message};
@@ -87,10 +87,11 @@ pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds) -> StepResult<O
             });
             in_the_box(foundation, ends, gate)
         }
-        CloneOutcome::Parent { pid, pidfd } => {
+        CloneOutcome::Parent(pidfd) => {
             if let Some((gate, theirs)) = maps {
                 drop(theirs);
-                let mapped = write_maps(identity, pid).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
+                let mapped =
+                    write_maps(identity, &pidfd).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
                 if let Err(fault) = mapped {
                     kill(&pidfd);
                     wait(&pidfd);
@@ -137,15 +138,25 @@ fn drop_groups() -> StepResult<()> {
 ///
 /// Root's own are mapped too: PID 1 needs them to reach what lies in root's directories and to make what the plan
 /// says. It gives them up with everything else, and the target never has them.
-fn write_maps(identity: Identity, pid: Pid) -> StepResult<()> {
+fn write_maps(identity: Identity, child: &OwnedFd) -> StepResult<()> {
+    let pid = seen_pid(child).on(Step::Idmap, "pidfd")?;
     let map = |id: u32| if id == 0 { "0 0 1".to_owned() } else { format!("{id} {id} 1\n0 0 1") };
     for (file, text) in
         [("setgroups", "deny".to_owned()), ("uid_map", map(identity.uid)), ("gid_map", map(identity.gid))]
     {
-        let path = format!("/proc/{}/{file}", pid.as_raw_nonzero());
+        let path = format!("/proc/{pid}/{file}");
         fs::write(&path, text).map_err(errno).on(Step::Idmap, path)?;
     }
     Ok(())
+}
+
+/// A child's number in the PID namespace that `/proc` shows, which need not be this process's own (`Pid` in
+/// proc_pid_fdinfo(5)).
+fn seen_pid(pidfd: &OwnedFd) -> Result<u32, Errno> {
+    let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", pidfd.as_raw_fd())).map_err(errno)?;
+    let pid = info.lines().find_map(|line| line.strip_prefix("Pid:"));
+    // 0 and -1 stand for a process that it does not show or that is gone.
+    pid.and_then(|pid| pid.trim().parse().ok()).filter(|&pid| pid > 0).ok_or(Errno::SRCH)
 }
 
 /// Ends a box. One that has ended already only needs to be waited for.

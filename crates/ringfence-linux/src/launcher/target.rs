@@ -19,6 +19,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::init::{InnerTerminal, switch_identity};
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::{Foundation, Request, StdStreams, filesystem};
+use crate::io::memory_device;
 use crate::sys;
 
 /// Becomes the program. Returns only if a step fails.
@@ -84,13 +85,23 @@ fn standard_streams(streams: StdStreams, terminal: Option<InnerTerminal>) -> Ste
             return Err(Errno::BADF).on(Step::Limits, "standard streams");
         };
         // Out of the way first: a source may itself be one of 0, 1 and 2.
-        sources.push(rustix::io::fcntl_dupfd_cloexec(source, 3).on(Step::Limits, "standard streams")?);
+        let source = rustix::io::fcntl_dupfd_cloexec(source, 3).on(Step::Limits, "standard streams")?;
+        sources.push(own_device(source).on(Step::Limits, "standard streams")?);
     }
     let [stdin, stdout, stderr] = [&sources[0], &sources[1], &sources[2]];
     rustix::stdio::dup2_stdin(stdin)
         .and_then(|()| rustix::stdio::dup2_stdout(stdout))
         .and_then(|()| rustix::stdio::dup2_stderr(stderr))
         .on(Step::Limits, "standard streams")
+}
+
+/// The box's own node in the place of the host's, whose mode root could change through a descriptor.
+fn own_device(source: OwnedFd) -> Result<OwnedFd, Errno> {
+    let Some(path) = memory_device(&rustix::fs::fstat(&source)?) else { return Ok(source) };
+    let flags = rustix::fs::fcntl_getfl(&source)? & (OFlags::RWMODE | OFlags::NONBLOCK | OFlags::APPEND);
+    let own = rustix::fs::open(path, flags | OFlags::NOCTTY | OFlags::CLOEXEC, Mode::empty())?;
+    // It may have got the number of a closed standard stream.
+    rustix::io::fcntl_dupfd_cloexec(own, 3)
 }
 
 fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {

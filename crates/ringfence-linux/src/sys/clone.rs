@@ -8,13 +8,8 @@ use super::checked;
 /// Which side of a clone(2) this is.
 #[derive(Debug)]
 pub(crate) enum CloneOutcome {
-    /// The caller goes on.
-    Parent {
-        /// The child's id in the caller's PID namespace.
-        pid: Pid,
-        /// The child's pidfd, close-on-exec.
-        pidfd: OwnedFd,
-    },
+    /// The caller goes on, with the child's pidfd, close-on-exec.
+    Parent(OwnedFd),
     /// The copy.
     Child,
 }
@@ -54,12 +49,8 @@ pub(crate) fn clone_with_pidfd(flags: u64) -> Result<CloneOutcome, Errno> {
     }
     match returned? {
         0 => Ok(CloneOutcome::Child),
-        pid => {
-            let pid = Pid::from_raw(pid as i32).ok_or(Errno::SRCH)?;
-            // SAFETY: the kernel stored a new descriptor that nothing else owns.
-            let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
-            Ok(CloneOutcome::Parent { pid, pidfd })
-        }
+        // SAFETY: the kernel stored a new descriptor that nothing else owns.
+        _ => Ok(CloneOutcome::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
     }
 }
 

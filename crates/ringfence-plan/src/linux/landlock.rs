@@ -71,13 +71,9 @@ pub(super) fn rules(mounts: &[MountOp]) -> Vec<LandlockRule> {
             | MountOp::Pin { .. }
             | MountOp::Seal { .. } => continue,
         };
-        // The caller's own /dev/null, handed over as a standard stream, is the same inode on a mount of the host's:
-        // opened again, it has only the rule of its own.
-        let device = matches!(op, MountOp::Bind { devices: true, .. });
         // A mount comes after those above it.
-        let covered = !device
-            && std::iter::successors(Some(path.clone()), UnixPath::parent)
-                .any(|above| rules.get(&above).is_some_and(|granted| *granted >= access));
+        let covered = std::iter::successors(Some(path.clone()), UnixPath::parent)
+            .any(|above| rules.get(&above).is_some_and(|granted| *granted >= access));
         if !covered {
             rules.insert(path, access);
         }

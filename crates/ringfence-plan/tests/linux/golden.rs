@@ -1,7 +1,7 @@
 use insta::assert_snapshot;
 use ringfence_plan::ProfileError;
-use ringfence_plan::linux::{RootEntry, linux};
-use ringfence_types::{CacheMount, Network, Owner, PathKind, Protected, ResolvedPolicy};
+use ringfence_plan::linux::{Groundwork, MountOp, RootEntry, linux};
+use ringfence_types::{CacheMount, Linux, Network, Owner, PathKind, Protected, ResolvedPolicy};
 
 use crate::fixture::{WORKSPACE, dir, facts, file, mounts, path, plan, strict, workspace_write};
 
@@ -157,4 +157,28 @@ fn a_missing_cache_moves_by_its_variable() {
     assert!(plan.env_host.iter().any(|(name, value)| {
         name.to_string() == "npm_config_cache" && value.to_string() == "/tmp/.ringfence-cache/.npm"
     }));
+}
+
+#[test]
+fn a_usual_plan_goes_on_from_the_groundwork() {
+    let plans = [(true, plan(&workspace_write())), (false, plan(&strict()))];
+    for (shows_the_disk, plan) in &plans {
+        let linux = Linux::default();
+        let owner = Some(Owner { uid: 1000, gid: 1000 });
+        let usual = Groundwork::usual(*shows_the_disk, &linux, 1000, 1000, owner);
+        assert!(usual.carries(plan), "shows the disk: {shows_the_disk}");
+        assert!(usual.mounts.iter().any(|op| matches!(op, MountOp::Proc { .. })));
+        assert!(Groundwork::of(plan).carries(plan));
+
+        let as_root = Groundwork::usual(*shows_the_disk, &linux, 0, 0, owner);
+        assert!(!as_root.carries(plan), "another identity");
+        let small = Linux { tmp_size: 1 << 20, ..linux.clone() };
+        assert!(!Groundwork::usual(*shows_the_disk, &small, 1000, 1000, owner).carries(plan), "another size");
+        let nests = Linux { nested_userns: true, ..linux };
+        assert!(!Groundwork::usual(*shows_the_disk, &nests, 1000, 1000, owner).carries(plan), "nesting");
+        assert!(!Groundwork { own_network: false, ..usual }.carries(plan), "another network");
+    }
+    let [(_, disk), (_, system)] = &plans;
+    assert!(!Groundwork::usual(true, &Linux::default(), 1000, 1000, None).carries(system));
+    assert!(!Groundwork::usual(false, &Linux::default(), 1000, 1000, None).carries(disk));
 }

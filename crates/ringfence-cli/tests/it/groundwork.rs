@@ -1,0 +1,101 @@
+//! The box is begun before its plan is known. What the plan makes of it must not depend on that.
+
+use std::fs;
+use std::process::Stdio;
+
+use ringfence_testkit::{Fixture, needs};
+
+use crate::support::{as_each_caller, binaries};
+
+/// Points where something is mounted, as the box sees them.
+fn mount_points(fixture: &Fixture, flags: &[&str]) -> Vec<String> {
+    let script = "while read -r _ _ _ _ point _; do printf '%s\\n' \"$point\"; done < /proc/self/mountinfo";
+    let run = fixture.shell_inside(flags, script).finish().code_is(0);
+    run.out().lines().map(ToOwned::to_owned).collect()
+}
+
+#[test]
+fn nothing_is_left_of_the_old_root() {
+    as_each_caller(|fixture| {
+        for flags in [&[][..], &["--mode", "strict"], &["--mode", "full-access"], &["--net", "all"]] {
+            let points = mount_points(fixture, flags);
+            let roots = points.iter().filter(|point| *point == "/").count();
+            assert_eq!(roots, 1, "{flags:?}: {points:?}");
+            let script = "[ /usr/.. -ef / ] && [ -e /usr/../dev/ptmx ]";
+            fixture.shell_inside(flags, script).finish().code_is(0);
+        }
+    });
+}
+
+/// What was begun for another plan is thrown away: the limit of the private temp is the configured one.
+#[test]
+fn an_unusual_plan_is_carried_out_all_the_same() {
+    as_each_caller(|fixture| {
+        let config =
+            fixture.write("config.toml", "[sandbox.linux]\ntmp_size = 1048576\nnested_userns = true\n");
+        let flags = ["--config", config.to_str().expect("a UTF-8 path")];
+        let size = "stat -fc %b:%S /dev/shm";
+        let run = fixture.shell_inside(&flags, size).finish().code_is(0);
+        assert_eq!(run.out().trim(), "256:4096");
+        let usual = fixture.shell_inside(&[], size).finish().code_is(0);
+        assert_ne!(usual.out(), run.out(), "the control");
+        let all = fixture.shell_inside(&["--net", "all"], "readlink /proc/self/ns/net").finish().code_is(0);
+        let host = fs::read_link("/proc/self/ns/net").expect("a network namespace");
+        assert_eq!(all.out().trim(), host.to_str().expect("ASCII"));
+        let own = fixture.shell_inside(&[], "readlink /proc/self/ns/net").finish().code_is(0);
+        assert_ne!(own.out(), all.out(), "the control");
+    });
+}
+
+#[test]
+fn a_refused_run_leaves_no_process() {
+    as_each_caller(|fixture| {
+        // The refusal comes after the box was begun: a directory that is no root for anybody.
+        let run = fixture.ringfence(["run", "--workspace", "/usr", "--", "true"]).finish().code_is(125);
+        assert!(run.err().starts_with("ringfence: "), "{}", run.err());
+        let name = fixture.binaries().ringfence.as_os_str();
+        let ours = |entry: &fs::DirEntry| {
+            let exe = fs::read_link(entry.path().join("exe")).unwrap_or_default();
+            let home = fs::read(entry.path().join("environ")).unwrap_or_default();
+            let token = fixture.home().into_os_string().into_encoded_bytes();
+            exe.as_os_str() == name && home.windows(token.len()).any(|window| window == token)
+        };
+        let left = fs::read_dir("/proc").expect("/proc").flatten().filter(ours).count();
+        assert_eq!(left, 0);
+    });
+}
+
+/// PID 1 has given up its rights before the program's first instruction.
+#[test]
+fn the_program_meets_a_pid_1_without_rights() {
+    as_each_caller(|fixture| {
+        let script = "while read -r key value; do case $key in
+            CapEff:|CapPrm:|CapBnd:|NoNewPrivs:|Seccomp:) echo $key$value;; esac; done < /proc/1/status";
+        for _ in 0..10 {
+            let run = fixture.shell_inside(&[], script).finish().code_is(0);
+            for line in ["CapPrm:0000000000000000", "CapEff:0000000000000000", "NoNewPrivs:1", "Seccomp:2"] {
+                assert!(run.out().lines().any(|found| found == line), "{line} in\n{}", run.out());
+            }
+        }
+    });
+}
+
+/// A standard stream that is a memory device is the box's own node, which root can't change; the host's it could.
+#[test]
+fn an_inherited_null_device_cannot_be_changed() {
+    needs!(binaries(); "/usr/bin/python3");
+    let script = "import os; os.fchmod(0, 0o666)";
+    as_each_caller(|fixture| {
+        let null = || Stdio::from(fs::File::open("/dev/null").expect("/dev/null"));
+        let inside = fixture.inside(&[], &["/usr/bin/python3", "-c", script]).stream(0, null()).finish();
+        assert!(inside.err().contains("Read-only file system"), "{}", inside.err());
+        let same =
+            "import os; a, b = os.fstat(0), os.stat('/dev/null'); assert a.st_rdev == b.st_rdev; input()";
+        let read = fixture.inside(&[], &["/usr/bin/python3", "-c", same]).stream(0, null()).finish();
+        assert!(read.err().contains("EOFError"), "{}", read.err());
+        if fixture.caller() == ringfence_testkit::Caller::Root {
+            let outside = fixture.outside("/usr/bin/python3").args(["-c", script]).stream(0, null());
+            outside.finish().code_is(0);
+        }
+    });
+}
