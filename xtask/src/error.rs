@@ -19,6 +19,8 @@ pub(crate) enum Error {
     Write { path: PathBuf, source: io::Error },
     #[error("{} has no line `{marker}`", path.display())]
     Marker { path: PathBuf, marker: &'static str },
+    #[error("can't make a page of the documentation: {0}")]
+    Generate(String),
     #[error("{0} is not installed, and the table compares with it")]
     Missing(&'static str),
     #[error("the connections of a measurement failed: {0}")]

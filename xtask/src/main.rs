@@ -1,4 +1,4 @@
-//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask bench`.
+//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask docs`, `cargo xtask bench`.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -9,6 +9,7 @@
 
 mod bench;
 mod ci;
+mod docs;
 mod error;
 mod tidy;
 mod tools;
@@ -23,6 +24,7 @@ usage: cargo xtask COMMAND
 
   ci                  all that must pass before a change lands; installs cargo-nextest and cargo-deny if missing
   tidy                the repository's own rules
+  docs                the pages that are made from data
   bench [--quick] [--write] [ROW...]
                       the speed table, measured side by side; --write puts it into docs/performance.md
                       rows: start library files build index concurrent proxy (default: all)
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
     let result = match args.as_slice() {
         ["ci"] => ci::run(&root),
         ["tidy"] => tidy::run(&root),
+        ["docs"] => docs::write(&root),
         ["bench", options @ ..] => {
             bench::Options::parse(options).and_then(|options| bench::run(&root, &options))
         }

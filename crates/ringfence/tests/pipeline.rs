@@ -202,6 +202,31 @@ impl SandboxBeforeHook for Named {
 }
 
 #[tokio::test]
+async fn the_command_policy_comes_first_and_is_audited_by_rule_without_the_text() {
+    let (mut world, ledger) = (World::new(), Ledger::listen());
+    world.config.rate_limit.enabled = false;
+    let asked = Arc::new(Mutex::new(Vec::new()));
+    let hooks: Vec<Box<dyn SandboxBeforeHook>> =
+        vec![Box::new(Named { name: "x", asked: Arc::clone(&asked) })];
+    let parts = ringfence::SandboxParts { hooks, ..world.parts() };
+    let sandbox = build_sandbox(world.config.clone(), parts).unwrap();
+    let script = |text: &str| SandboxCommand { program: "sh".into(), ..command("a") }.args(["-c", text]);
+
+    let error = sandbox.execute(script("true; rm -rf / secret-name")).await.unwrap_err();
+    assert_eq!((error.kind(), error.rules()), ("policy_denied", &["rm-root".to_owned()][..]));
+    assert!(!error.message().contains("secret-name"), "{}", error.message());
+    assert!(asked.lock().unwrap().is_empty(), "the command policy comes before every other hook");
+    let record = ledger.one();
+    assert_eq!(record["rules"], "rm-root");
+    assert!(record.values().all(|value| !value.contains("secret-name")), "{record:?}");
+
+    sandbox.execute(script("reboot")).await.unwrap();
+    assert_eq!(ledger.one()["rules"], "power-off");
+    sandbox.execute(script("ls")).await.unwrap();
+    assert!(!ledger.one().contains_key("rules"));
+}
+
+#[tokio::test]
 async fn hooks_run_in_order_after_the_floor_and_the_rate_limit() {
     let (mut world, ledger) = (World::new(), Ledger::listen());
     world.config.rate_limit.enabled = true;

@@ -3,6 +3,7 @@
 mod documents;
 mod edges;
 mod enforcement;
+mod generated;
 mod invariants;
 mod length;
 mod processes;
@@ -49,6 +50,7 @@ const RULES: &[Rule] = &[
         says: "docs/enforcement.md agrees with the code",
         check: enforcement::check,
     },
+    Rule { name: "generated", says: "pages that are made from data are current", check: generated::check },
     Rule { name: "length", says: "a long file has a reason", check: length::check },
     Rule {
         name: "words",

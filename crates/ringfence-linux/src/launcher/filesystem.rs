@@ -15,12 +15,10 @@ use ringfence_plan::linux::{Access, Identity, MountOp};
 use ringfence_types::{FileId, LayerName, LayerStatus, Step, UnixPath};
 use rustix::fs::{Mode, OFlags, ResolveFlags, SeekFrom, openat, openat2};
 use rustix::io::Errno;
-use rustix::mount::{
-    FsMountFlags, FsOpenFlags, MountAttrFlags, MoveMountFlags, OpenTreeFlags, UnmountFlags, fsconfig_create,
-    fsconfig_set_flag, fsconfig_set_string, fsmount, fsopen, move_mount, open_tree, unmount,
-};
+use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
 use super::Foundation;
+use super::detached::{ROOT_SIZE, clone_flags, devpts, empty_root, fresh_proc, host_tree, overlay, tmpfs};
 use super::process::errno;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::table::mount_id;
@@ -66,9 +64,6 @@ impl Tree {
         Ok(Self { root, scratch })
     }
 }
-
-/// The strict view's root holds directories and mount points only.
-const ROOT_SIZE: u64 = 16 << 20;
 
 /// The covers' files: an empty one and a directory, neither of which can be opened, and contents.
 ///
@@ -369,13 +364,6 @@ fn unless_absent(made: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-fn clone_flags() -> OpenTreeFlags {
-    OpenTreeFlags::OPEN_TREE_CLONE
-        | OpenTreeFlags::OPEN_TREE_CLOEXEC
-        | OpenTreeFlags::AT_RECURSIVE
-        | OpenTreeFlags::AT_SYMLINK_NOFOLLOW
-}
-
 /// Opens a host path and makes sure that it is what was approved.
 fn approved(path: &UnixPath, id: Option<&FileId>) -> StepResult<OwnedFd> {
     let source = open_canonical(rustix::fs::CWD, path.as_bytes(), false).map_err(|error| {
@@ -418,19 +406,6 @@ fn open_canonical(root: impl AsFd, path: &[u8], symlink: bool) -> Result<OwnedFd
     openat2(root, path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS)
 }
 
-fn host_tree(access: Access) -> Result<OwnedFd, Errno> {
-    let tree = open_tree(rustix::fs::CWD, "/", clone_flags())?;
-    let read_only = access == Access::ReadOnly;
-    set_mount_attributes(&tree, MountAttr { read_only, no_devices: true, recursive: true })?;
-    Ok(tree)
-}
-
-fn empty_root() -> Result<OwnedFd, Errno> {
-    let root = tmpfs(0o755, ROOT_SIZE, None)?;
-    rustix::fs::mkdirat(&root, "proc", Mode::from_raw_mode(0o555))?;
-    Ok(root)
-}
-
 fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
     let flags = MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH | MoveMountFlags::MOVE_MOUNT_T_EMPTY_PATH;
     move_mount(mount, "", place, "", flags)
@@ -439,75 +414,6 @@ fn attach(mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
 /// Attaches a mount below a directory where nobody else can make names. A symlink is not followed.
 fn attach_in(mount: &OwnedFd, directory: &OwnedFd, name: &[u8]) -> Result<(), Errno> {
     move_mount(mount, "", directory, name, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)
-}
-
-fn tmpfs(mode: u32, size: u64, owner: Option<Identity>) -> Result<OwnedFd, Errno> {
-    let fs = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "size", size.to_string())?;
-    fsconfig_set_string(&fs, "mode", format!("{mode:o}"))?;
-    give_to(&fs, owner)?;
-    fsconfig_create(&fs)?;
-    fsmount(
-        &fs,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
-}
-
-/// What the box makes for itself belongs to whom the command runs as.
-fn give_to(fs: &OwnedFd, owner: Option<Identity>) -> Result<(), Errno> {
-    let Some(owner) = owner else { return Ok(()) };
-    fsconfig_set_string(fs, "uid", owner.uid.to_string())?;
-    fsconfig_set_string(fs, "gid", owner.gid.to_string())
-}
-
-fn devpts(owner: Option<Identity>) -> Result<OwnedFd, Errno> {
-    let fs = fsopen("devpts", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "ptmxmode", "0666")?;
-    fsconfig_set_string(&fs, "mode", "0620")?;
-    give_to(&fs, owner)?;
-    fsconfig_create(&fs)?;
-    fsmount(
-        &fs,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NOEXEC,
-    )
-}
-
-fn fresh_proc() -> Result<OwnedFd, Errno> {
-    let fs = fsopen("proc", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_create(&fs)?;
-    let attr = MountAttrFlags::MOUNT_ATTR_NOSUID
-        | MountAttrFlags::MOUNT_ATTR_NODEV
-        | MountAttrFlags::MOUNT_ATTR_NOEXEC;
-    fsmount(&fs, FsMountFlags::FSMOUNT_CLOEXEC, attr)
-}
-
-fn overlay(lower: &UnixPath, upper: &UnixPath, work: &UnixPath) -> Result<OwnedFd, Errno> {
-    let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "lowerdir", escaped(lower))?;
-    fsconfig_set_string(&fs, "upperdir", upper.as_bytes())?;
-    fsconfig_set_string(&fs, "workdir", work.as_bytes())?;
-    // The marks of overlayfs as an unprivileged user may write them.
-    fsconfig_set_flag(&fs, "userxattr")?;
-    fsconfig_create(&fs)?;
-    fsmount(
-        &fs,
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV,
-    )
-}
-
-/// overlayfs separates lower directories by colons.
-fn escaped(path: &UnixPath) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.as_bytes().len());
-    for &byte in path.as_bytes() {
-        if matches!(byte, b':' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-    out
 }
 
 /// Opens a regular file anew, read-only and on a read-only mount of its own, at the same position.

@@ -23,6 +23,7 @@
 //! The end of file on the control socket ends the run; a parent-death signal would fire when the *thread* that
 //! made the child ends, so it is used only between single-threaded launcher and PID 1.
 
+mod detached;
 mod filesystem;
 mod init;
 mod message;

@@ -114,13 +114,13 @@ impl<'a> Mounts<'a> {
         if !shows_the_disk {
             self.made.extend(["/dev".into(), "/proc".into()]);
             self.seal.push(root);
-            self.system();
+            self.system_roots();
         }
         self.seal.push("/dev".into());
     }
 
     /// What every program needs of the host.
-    fn system(&mut self) {
+    fn system_roots(&mut self) {
         for entry in &self.facts.system {
             match entry {
                 RootEntry::Directory(path) => {

@@ -372,3 +372,28 @@ fn the_guides_examples_are_valid() {
     }
     assert!(blocks >= 2);
 }
+
+#[test]
+fn the_command_policy_is_configured_and_a_workspace_may_only_tighten_it() {
+    use ringfence_policy::command_policy::Enforcement;
+
+    let user = "[sandbox.command_policy]\nenforcement = 'warn'\nuse_default_rules = false\n\
+                custom_rules = [{ name = 'a', regex = '(' }, { name = 'b', regex = 'b', action = 'warn' }]";
+    let stricter = "[sandbox.command_policy]\nenforcement = 'block'\nuse_default_rules = true\n\
+                    custom_rules = [{ name = 'c', regex = 'c' }]";
+    let policy = Files::new(Some(user), Some(stricter)).load().unwrap().config.command_policy;
+    assert_eq!((policy.enforcement, policy.use_default_rules), (Enforcement::Block, true));
+    // A broken expression is no error here: it is named at the start, and the others stay in force.
+    let names: Vec<_> = policy.custom_rules.iter().map(|rule| rule.name.as_str()).collect();
+    assert_eq!(names, ["a", "b", "c"]);
+
+    let looser = "[sandbox.command_policy]\nenabled = false\nenforcement = 'off'\nuse_default_rules = false";
+    assert_eq!(Files::new(None, Some(looser)).problems().len(), 3);
+    assert_eq!(
+        problems("[sandbox.command_policy]\nenforcment = 'off'\ncustom_rules = [{ regexp = 'x' }]"),
+        [
+            "line 2: unknown key `sandbox.command_policy.enforcment`, the nearest known one is `enforcement`",
+            "line 3: unknown key `sandbox.command_policy.custom_rules[0].regexp`, the nearest known one is `regex`",
+        ]
+    );
+}

@@ -16,6 +16,7 @@ fn help() {
     Commands:
       run          Run a program in the box
       shell        Start an interactive shell in the box
+      check        Ask the command policy about a command, without running it
       explain      Show what a run would be allowed, without running it
       doctor       Check what this host can enforce, and how to fix what it can't
       init         Write a commented config file

@@ -2,6 +2,7 @@
 //! no box, so that the snapshots hold on every machine.
 
 mod behaviour;
+mod check;
 mod config;
 mod help;
 mod proxy;

@@ -242,7 +242,12 @@ fn call(scan: &mut Scan, mut text: Vec<u8>, alias: bool, args: &[Word<'_>], arou
 
 /// A program's name. A glob in a path stands for the programs of rules that it matches.
 fn name_of<'w>(word: &'w Word<'_>, shell: Shell) -> Cow<'w, [u8]> {
-    let name = program(&word.text);
+    // `@` in front of a command of cmd keeps it from being shown.
+    let text = match shell {
+        Shell::Cmd => word.text.strip_prefix(b"@").unwrap_or(&word.text),
+        Shell::Posix | Shell::PowerShell => &word.text,
+    };
+    let name = program(text);
     if shell == Shell::Posix
         && name.iter().any(|byte| matches!(byte, b'*' | b'?' | b'['))
         && word.text.contains(&b'/')

@@ -3,9 +3,10 @@
 use std::rc::Rc;
 
 use super::{Command, Element, Frame, Function, Keyword, Pipeline, Posix};
+use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::builder::Builder;
 use crate::command_policy::scan::expand;
-use crate::command_policy::state::Upstream;
+use crate::command_policy::state::{Code, Upstream};
 use crate::command_policy::word::{DOWNLOADED, UNKNOWN};
 
 /// Most levels of parentheses, braces and substitutions whose ends are told apart.
@@ -37,6 +38,10 @@ impl<'a, 's> Posix<'a, 's> {
             && self.state.command.words.is_empty()
             && let Some(end) = expand::arithmetic_end(self, self.pos + 2)
         {
+            // Two subshells look the same up to their ends.
+            let inner = self.text[self.pos + 2..end - 2].to_vec();
+            let positional = Rc::clone(self.positional);
+            self.scan.enqueue(inner, Code::Script(Shell::Posix), self.place, positional, Rc::default());
             self.pos = end;
             return;
         }
