@@ -10,7 +10,7 @@ use std::time::Duration;
 use ringfence_testkit::{Binaries, Caller, Finished, Fixture, Invocation, Listing, MUST_HAVE, needs};
 
 const SCRIPT: &str = "step.sh";
-const PATIENCE: Duration = Duration::from_secs(300);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 fn binaries() -> Binaries {
     Binaries::locate(Path::new(env!("CARGO_BIN_EXE_ringfence")))
