@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::error::Error;
+use crate::fuzz;
 use crate::tidy;
 use crate::tools::{self, cargo, describe};
 
@@ -23,7 +24,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     for arguments in steps {
         step(root, arguments)?;
     }
-    Ok(())
+    fuzz::run(root, 20)
 }
 
 /// Faults are built into a binary of these tests' own; all other tests run what users get.
