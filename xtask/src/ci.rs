@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::Instant;
 
 use crate::error::Error;
+use crate::fuzz;
 use crate::tidy;
 use crate::tools::{self, cargo, describe};
 
@@ -18,12 +19,13 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
         &["build", "--locked", "--package", "ringfence-probe"],
         &["test", "--doc", "--workspace", "--locked"],
         &FAULTS,
-        &["nextest", "run", "--workspace", "--locked", "--profile", "ci"],
     ];
     for arguments in steps {
         step(root, arguments)?;
     }
-    Ok(())
+    fuzz::run(root, 20)?;
+    // Last, so that its summary is what one sees.
+    step(root, &["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
 }
 
 /// Faults are built into a binary of these tests' own; all other tests run what users get.

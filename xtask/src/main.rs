@@ -11,6 +11,7 @@ mod bench;
 mod ci;
 mod docs;
 mod error;
+mod fuzz;
 mod tidy;
 mod tools;
 
@@ -25,6 +26,7 @@ usage: cargo xtask COMMAND
   ci                  all that must pass before a change lands; installs cargo-nextest and cargo-deny if missing
   tidy                the repository's own rules
   docs                the pages that are made from data
+  fuzz [SECONDS]      the fuzz targets, 60 s each; needs a nightly compiler
   bench [--quick] [--write] [ROW...]
                       the speed table, measured side by side; --write puts it into docs/performance.md
                       rows: start library files build index concurrent proxy (default: all)
@@ -38,6 +40,11 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&root),
         ["tidy"] => tidy::run(&root),
         ["docs"] => docs::write(&root),
+        ["fuzz"] => fuzz::run(&root, 60),
+        ["fuzz", seconds] => match seconds.parse() {
+            Ok(seconds) => fuzz::run(&root, seconds),
+            Err(_) => Err(Error::Usage(USAGE)),
+        },
         ["bench", options @ ..] => {
             bench::Options::parse(options).and_then(|options| bench::run(&root, &options))
         }

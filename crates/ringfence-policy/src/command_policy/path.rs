@@ -95,6 +95,11 @@ fn is_canonical(path: &[u8]) -> bool {
 /// A Windows path in lower case with backslashes: device and UNC prefixes of a drive are gone, dots are resolved,
 /// trailing dots and spaces dropped. `None` for what can't be a path, such as a switch.
 pub(super) fn windows(path: &[u8], cwd: Option<&[u8]>) -> Option<Vec<u8>> {
+    // Without any of these it is a name below a directory that is not known.
+    let plain = !path.iter().any(|byte| matches!(byte, b'\\' | b':')) && !path.starts_with(b"//");
+    if plain && !cwd.is_some_and(is_drive) {
+        return None;
+    }
     let path = path.trim_ascii();
     let path = match path.iter().position(|&byte| byte == b'=') {
         Some(at) if at < 8 && path[..at].iter().all(u8::is_ascii_alphabetic) => &path[at + 1..],
@@ -272,12 +277,12 @@ mod tests {
             (r"C:\Windows. \", r"c:\windows"),
             (r"C:build", "c:build"),
             (r"\*", r"\*"),
-            (r"build", "build"),
         ] {
             let found = windows(path.as_bytes(), None).map(|path| String::from_utf8(path).unwrap());
             assert_eq!(found.as_deref(), Some(expected), "{path}");
         }
         assert_eq!(windows(b"/s", None), None);
+        assert_eq!(windows(b"build", None), None);
         assert_eq!(windows(b".", Some(br"c:\")).unwrap(), br"c:\");
         assert_eq!(windows(b"*", Some(br"c:\")).unwrap(), br"c:\*");
     }

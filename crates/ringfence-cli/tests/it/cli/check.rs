@@ -25,7 +25,7 @@ fn a_verdict_has_an_exit_status_and_says_what_to_do() {
     assert_snapshot!(ringfence(&["check", "--explain", "--", "bash", "-c", "cd /; sudo r''m -rf *"]), @"
     exit: 20
     --- stdout
-    argv     bash -c 'cd /; sudo r'''m -rf *'
+    argv     bash -c 'cd /; sudo r''m -rf *'
     nested   cd /
     nested   sudo
     nested   rm -rf *  <- rm-root

@@ -65,11 +65,11 @@ fn usage_errors() {
     ringfence: unknown option `--jso`
     hint: did you mean `--json`? see `ringfence doctor --help`
     ");
-    assert_snapshot!(ringfence(&["check", "--", "ls"]), @"
+    assert_snapshot!(ringfence(&["audit", "--", "ls"]), @"
     exit: 2
     --- stdout
     --- stderr
-    ringfence: unknown command `check`
+    ringfence: unknown command `audit`
     hint: to run a program: `ringfence run -- PROGRAM`; see `ringfence --help`
     ");
     assert_snapshot!(ringfence(&["completions", "tcsh"]), @"

@@ -22,6 +22,13 @@ const GENERAL: Interpreter =
     Interpreter { code: &["-c", "-e"], values: &["-W", "-X", "-m"], stdin: true, operand: false };
 
 fn interpreter(name: &[u8]) -> Option<Interpreter> {
+    // Most programs are none; a glance tells.
+    if !matches!(
+        name.first(),
+        Some(b'a' | b'b' | b'd' | b'g' | b'l' | b'm' | b'n' | b'o' | b'p' | b'r' | b't')
+    ) {
+        return None;
+    }
     let known = |stem: &[u8]| {
         name.strip_prefix(stem)
             .is_some_and(|version| version.iter().all(|byte| byte.is_ascii_digit() || *byte == b'.'))

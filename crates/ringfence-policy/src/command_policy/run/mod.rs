@@ -59,7 +59,7 @@ impl Command<'_> {
 }
 
 /// What surrounds the words of a command.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Around<'s> {
     pub(super) place: Place,
     pub(super) stdin: &'s Rc<Upstream>,

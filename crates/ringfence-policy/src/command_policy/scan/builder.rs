@@ -144,6 +144,15 @@ impl Builder {
         is_name(name).then(|| name.to_vec())
     }
 
+    /// The word, if nothing of it was folded; most are like that.
+    pub(super) fn take_plain<'a>(&mut self, text: &'a [u8], pos: usize) -> Option<Word<'a>> {
+        if self.copied {
+            return None;
+        }
+        self.active = false;
+        Some(Word { text: Cow::Borrowed(&text[self.start..pos]), flags: 0 })
+    }
+
     /// The word, unless it is empty and was never quoted.
     pub(super) fn finish<'a>(mut self, text: &'a [u8], pos: usize) -> Option<Word<'a>> {
         if !self.copied {

@@ -47,6 +47,10 @@ impl<'a, 's> Posix<'a, 's> {
         if !self.word.is_active() {
             return;
         }
+        if let Some(word) = self.word.take_plain(self.text, self.pos) {
+            self.place_word(word);
+            return;
+        }
         let word = std::mem::take(&mut self.word);
         let process = word.process.clone();
         if word.has_braces() {

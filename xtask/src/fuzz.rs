@@ -1,0 +1,87 @@
+//! Runs the fuzz targets for a bounded time, with the corpus as seeds.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+
+use crate::error::Error;
+use crate::tools;
+
+const FOLDER: &str = "crates/ringfence-policy/fuzz";
+const CORPUS: &str = "crates/ringfence-policy/tests/data/commands.jsonl";
+const TARGETS: [&str; 3] = ["normaliser", "rules", "encoded"];
+const TRIPLE: &str = "x86_64-unknown-linux-gnu";
+/// What `cargo fuzz` gives the compiler: coverage for libFuzzer and the address sanitizer.
+const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
+    -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
+    -Zsanitizer=address -Ccodegen-units=1 --cfg fuzzing -Cdebug-assertions";
+
+/// Each target for `seconds`. Without a nightly compiler nothing is run, and that is said.
+pub(crate) fn run(root: &Path, seconds: u32) -> Result<(), Error> {
+    if !has_nightly() {
+        println!(
+            "fuzz: skipped, no nightly compiler; crates/ringfence-policy/tests/laws.rs has the bounded checks"
+        );
+        return Ok(());
+    }
+    let scratch = tempfile::tempdir()
+        .map_err(|source| Error::Write { path: "a temporary directory".into(), source })?;
+    let target = root.join("target/fuzz");
+    tools::run(
+        Command::new("rustup")
+            .args(["run", "nightly", "cargo", "build", "--release", "--target", TRIPLE])
+            .current_dir(root.join(FOLDER))
+            .env("CARGO_TARGET_DIR", &target)
+            .env("RUSTFLAGS", FLAGS)
+            // The compiler that runs this would be taken otherwise.
+            .env_remove("RUSTUP_TOOLCHAIN")
+            .env_remove("CARGO"),
+    )?;
+    let seeds = seeds(root)?;
+    for name in TARGETS {
+        let corpus = scratch.path().join(name);
+        write_seeds(&corpus, &seeds)?;
+        println!("\n== fuzz {name}, {seconds} s");
+        tools::run(
+            Command::new(target.join(TRIPLE).join("release").join(name))
+                .arg(&corpus)
+                .arg(format!("-max_total_time={seconds}"))
+                .args(["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-verbosity=0"])
+                .current_dir(scratch.path()),
+        )?;
+    }
+    Ok(())
+}
+
+fn has_nightly() -> bool {
+    Command::new("rustup")
+        .args(["run", "nightly", "rustc", "--version"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+}
+
+/// The last word of each line of the corpus, or its standard input.
+fn seeds(root: &Path) -> Result<Vec<String>, Error> {
+    let path = root.join(CORPUS);
+    let text = fs::read_to_string(&path).map_err(|source| Error::Read { path, source })?;
+    let seed = |line: &str| {
+        let case: Value = line.parse().ok()?;
+        let last = case["argv"].as_array().and_then(|words| words.last()?.as_str());
+        last.or(case["stdin"].as_str()).map(str::to_owned)
+    };
+    Ok(text.lines().filter_map(seed).collect())
+}
+
+fn write_seeds(folder: &Path, seeds: &[String]) -> Result<(), Error> {
+    fs::create_dir(folder).map_err(|source| Error::Write { path: folder.to_path_buf(), source })?;
+    for (at, seed) in seeds.iter().enumerate() {
+        let path = folder.join(at.to_string());
+        fs::write(&path, seed).map_err(|source| Error::Write { path, source })?;
+    }
+    Ok(())
+}
