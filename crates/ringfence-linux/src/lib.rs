@@ -1,6 +1,7 @@
 //! Stage 5 on Linux: starts the command in a box and supervises it.
 //!
 //! - `launcher`: the steps that make the box, in a process of their own.
+//! - `egress`: the proxy that serves what the box may reach.
 //! - `supervise`: relays its streams, enforces limits in time, reports how it ended.
 //! - `io`: the standard streams.
 //! - `facts`: what the plan has to know of this host.
@@ -11,6 +12,7 @@
 
 mod covers;
 mod driver;
+mod egress;
 mod facts;
 mod hints;
 mod io;

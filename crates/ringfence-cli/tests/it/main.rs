@@ -17,6 +17,7 @@ mod exit_codes;
 mod faults;
 mod foreign_session;
 mod lifetime;
+mod net;
 mod places;
 mod protected;
 mod pty;
