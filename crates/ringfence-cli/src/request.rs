@@ -63,7 +63,7 @@ impl Request {
         setup: &SetupArgs,
     ) -> Result<Self, CliError> {
         contradictions(policy, network)?;
-        unavailable(network, limits, setup)?;
+        unavailable(limits, setup)?;
         let (place, cwd) = places(policy)?;
         let prompt = match setup.ask {
             Some(args::Ask::Prompt) => true,
@@ -115,14 +115,11 @@ fn contradictions(policy: &PolicyArgs, network: &NetworkArgs) -> Result<(), Usag
 
 /// An option whose feature this version has not is refused: ignoring one would mean less isolation than was asked
 /// for.
-fn unavailable(network: &NetworkArgs, limits: &LimitArgs, setup: &SetupArgs) -> Result<(), CliError> {
-    const PUBLISH: (&str, &str) =
-        ("a way from the host into the box is missing", "use `--net all` for the host's whole network");
+fn unavailable(limits: &LimitArgs, setup: &SetupArgs) -> Result<(), CliError> {
     const CGROUP: (&str, &str) =
         ("cgroup limits are missing", "use `--timeout`, or set limits from outside with systemd-run");
     const BACKEND: (&str, &str) = ("only the native backend is built in", "use `--backend native`");
     let checks = [
-        (!network.publish.is_empty(), "`--publish`", PUBLISH),
         (limits.memory.is_some(), "`--memory`", CGROUP),
         (limits.pids.is_some(), "`--pids`", CGROUP),
         (limits.cpu.is_some(), "`--cpu`", CGROUP),
@@ -259,6 +256,7 @@ mod tests {
             &["--net", "all", "--allow-host", "a.example"],
             &["--net", "all", "--deny-host", "a.example"],
             &["--net", "all", "--allow-loopback", "5432"],
+            &["--net", "all", "--publish", "8080:80"],
             &["--profile", "none", "--profile", "rust"],
         ] {
             assert_eq!(request(options).unwrap_err().kind(), "usage", "{options:?}");
@@ -270,8 +268,7 @@ mod tests {
     #[test]
     fn options_of_missing_features_are_refused_by_name() {
         for options in [
-            &["--publish", "8080:80"][..],
-            &["--memory", "512M"],
+            &["--memory", "512M"][..],
             &["--pids", "10"],
             &["--cpu", "50%"],
             &["--backend", "bwrap"],

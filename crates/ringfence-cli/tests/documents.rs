@@ -81,7 +81,7 @@ fn every_key_is_in_the_guide() {
 #[test]
 fn options_in_the_documents_exist() {
     let fixture = fixture();
-    let help: String = ["run", "shell", "explain", "doctor", "init"]
+    let help: String = ["run", "shell", "explain", "doctor", "init", "proxy"]
         .map(|name| fixture.ringfence([name, "--help"]).finish().code_is(0).out())
         .concat();
     let known: Vec<&str> = options(&help).collect();

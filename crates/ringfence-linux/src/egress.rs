@@ -12,9 +12,10 @@ use ringfence_proxy::{
     Background, EgressPolicy, Event, EventSink, Limits, Listener, OriginalDestination, Proxy, ProxyError,
     Reach, Run, SniCheck, SyntheticNames, SystemResolver, Upstream,
 };
-use ringfence_types::Denial;
+use ringfence_types::{Denial, LayerReport, Step};
 
 use crate::launcher::Inlet;
+use crate::publish::{self, Carrier, Published};
 
 /// Refusals that are listed; a command may cause any number of them.
 const LISTED: usize = 100;
@@ -26,15 +27,19 @@ pub(crate) struct Egress {
     upstream: Upstream,
     names: Arc<SyntheticNames>,
     listeners: Vec<Listener>,
+    published: Vec<Published>,
+    connectors: Vec<OwnedFd>,
     refused: Arc<Refused>,
     proxy: Option<Background>,
+    carrier: Option<Carrier>,
 }
 
 impl Egress {
     /// Prepares what the plan says. Nothing is started, so that the process may still clone.
     ///
     /// # Errors
-    /// [`DriverError::Io`] if the host's own proxy can't be used.
+    /// [`DriverError::Io`] if the host's own proxy can't be used, [`DriverError::Launch`] if a published port can't
+    /// be had.
     pub(crate) fn prepare(plan: &NetworkPlan) -> Result<Self, DriverError> {
         let mut policy = EgressPolicy {
             allow_loopback_ports: plan.loopback_ports.iter().copied().collect(),
@@ -49,13 +54,23 @@ impl Egress {
         let upstream = Upstream::from_variables(|name| std::env::var(name).ok()).map_err(|error| {
             DriverError::Io { action: "use the host's own proxy", source: io::Error::other(error) }
         })?;
+        let published = publish::listen(&plan.publish).map_err(|(address, source)| DriverError::Launch {
+            step: Step::Prepare,
+            subject: Some(format!("published address {address}")),
+            source,
+            hint: Some("choose another port of the host".to_owned()),
+            layers: LayerReport::new(),
+        })?;
         Ok(Self {
             policy,
             upstream,
             names: Arc::default(),
             listeners: Vec::new(),
+            published,
+            connectors: Vec::new(),
             refused: Arc::default(),
             proxy: None,
+            carrier: None,
         })
     }
 
@@ -67,20 +82,30 @@ impl Egress {
             destination,
             names,
         };
-        self.listeners.push(match inlet {
+        let listener = match inlet {
             Inlet::Proxy => Listener::Proxy { socket: socket.into(), credentials: None },
             Inlet::Redirected => transparent(socket, names, OriginalDestination::Redirected),
             Inlet::Direct => transparent(socket, names, OriginalDestination::LocalAddress),
             Inlet::DnsUdp => Listener::DnsUdp { socket: socket.into(), names },
             Inlet::DnsTcp => Listener::DnsTcp { socket: socket.into(), names },
-        });
+            Inlet::Connector => return self.connectors.push(socket),
+        };
+        self.listeners.push(listener);
     }
 
-    /// Serves the box's sockets. Only after the clone: this starts a thread.
+    /// Serves the box's sockets. Only after the clone: this starts threads.
     ///
     /// # Errors
     /// A socket, thread or runtime that can't be used.
     pub(crate) fn start(&mut self) -> Result<(), ProxyError> {
+        if !self.published.is_empty() {
+            let (published, connectors) =
+                (std::mem::take(&mut self.published), std::mem::take(&mut self.connectors));
+            self.carrier = Some(Carrier::start(published, connectors).map_err(ProxyError::Thread)?);
+        }
+        if self.listeners.is_empty() {
+            return Ok(());
+        }
         let proxy = Proxy::new(Arc::new(SystemResolver::default()), std::mem::take(&mut self.upstream));
         let run = Run {
             name: "box".to_owned(),
@@ -96,7 +121,7 @@ impl Egress {
 
     /// Ends every connection, and says what was refused.
     pub(crate) fn finish(mut self) -> Vec<Denial> {
-        drop(self.proxy.take());
+        drop((self.proxy.take(), self.carrier.take()));
         self.refused.take()
     }
 }

@@ -148,7 +148,7 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "PATTERN", action = ArgAction::Append)]
     pub(crate) deny_host: Vec<HostPattern>,
 
-    /// Let the host reach a server in the box; not available yet
+    /// Let the host reach a server in the box: the host's address [default: 127.0.0.1] and port, then the server's port
     #[arg(long, value_name = "[ADDR:]PORT:PORT", action = ArgAction::Append)]
     pub(crate) publish: Vec<Publish>,
 

@@ -1,5 +1,6 @@
 //! Network by host: what is allowed is reached by each kind of program, nothing else is, and what was refused is said.
 
+mod publish;
 mod transparent;
 mod variables;
 
@@ -74,8 +75,7 @@ fn head(reader: &mut impl std::io::BufRead) -> Option<String> {
 /// Ringfence with a proxy of the host's own, so that names lead to `upstream` and no resolver is asked.
 fn through(fixture: &Fixture, upstream: &Server, flags: &[&str], program: &[&str]) -> Invocation {
     let url = format!("http://127.0.0.1:{}", upstream.port);
-    let run = fixture.ringfence(["run"]).args(flags).arg("--").args(program).current_dir(fixture.workspace());
-    run.env("http_proxy", &url).env("https_proxy", &url)
+    fixture.inside(flags, program).env("http_proxy", &url).env("https_proxy", &url)
 }
 
 /// The denials of `--json` as kind, target, flag, source.
@@ -97,8 +97,8 @@ fn a_listed_port_of_the_hosts_loopback_is_reached_and_no_other() {
         let get = |server: &Server| {
             let url = format!("http://127.0.0.1:{}/x", server.port);
             let port = listed.port.to_string();
-            let run = fixture.ringfence(["run", "--json", "--allow-loopback", &port, "--"]);
-            run.args(["curl", "-sS", "--max-time", "20", &url]).current_dir(fixture.workspace()).finish()
+            let program = ["curl", "-sS", "--max-time", "20", &url];
+            fixture.inside(&["--json", "--allow-loopback", &port], &program).finish()
         };
         let finished = get(&listed).code_is(0);
         assert_eq!(finished.json()["stdout"], "hello /x", "{}", finished.report());
@@ -121,10 +121,8 @@ fn an_address_that_is_not_public_has_to_be_listed_itself() {
         let place = format!("127.0.0.1:{}", server.port);
         let get = |pattern: &str| {
             let url = format!("http://{place}/x");
-            let run = fixture.ringfence(["run", "--json", "--allow-host", pattern, "--"]);
-            run.args(["curl", "-sS", "--fail", "--noproxy", "", "--max-time", "20", &url])
-                .current_dir(fixture.workspace())
-                .finish()
+            let program = ["curl", "-sS", "--fail", "--noproxy", "", "--max-time", "20", &url];
+            fixture.inside(&["--json", "--allow-host", pattern], &program).finish()
         };
         let finished = get(&place).code_is(0);
         assert_eq!(finished.json()["stdout"], "hello /x", "{}", finished.report());
@@ -138,8 +136,7 @@ fn an_address_that_is_not_public_has_to_be_listed_itself() {
 #[test]
 fn what_is_left_out_stays_as_it_was() {
     as_each_caller(|fixture| {
-        let run = fixture.ringfence(["run", "--json", "--", "sh", "-c", "env; cat /etc/resolv.conf"]);
-        let json = run.current_dir(fixture.workspace()).finish().json();
+        let json = fixture.shell_inside(&["--json"], "env; cat /etc/resolv.conf").finish().json();
         let text = json["stdout"].as_str().unwrap();
         assert!(
             !text.to_lowercase().contains("_proxy") && !text.contains("nameserver 127.0.0.1\n"),

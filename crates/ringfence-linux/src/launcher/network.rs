@@ -18,6 +18,9 @@ use super::report::{At, Event, Inlet, Reporter, StepResult};
 
 /// Connections that wait for the proxy to take them.
 const BACKLOG: i32 = 1024;
+/// Connections to published ports at one time.
+const CONNECTORS: usize = 64;
+const UNBLOCKED: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// A second address of the loopback interface: programs that look up only what the host has addresses for
 /// (getaddrinfo(3), `AI_ADDRCONFIG`) don't count 127.0.0.1.
 const SECOND_ADDRESS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
@@ -43,6 +46,15 @@ pub(super) fn set_up(
         let socket = stream((Ipv4Addr::LOCALHOST, *port).into()).on(Step::Loopback, subject())?;
         hand_out(control, Inlet::Direct, &socket)?;
         said.push(format!("port {port} leads to the host's"));
+    }
+    if !plan.publish.is_empty() {
+        for _ in 0..CONNECTORS {
+            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, UNBLOCKED, None)
+                .on(Step::Loopback, "a socket for published ports")?;
+            hand_out(control, Inlet::Connector, &socket)?;
+        }
+        let publish = plan.publish.iter().map(|publish| format!("{publish} is published"));
+        said.extend(publish);
     }
     Event::NetworkReady.send(control, None).at(Step::Loopback)?;
     reporter.layer(LayerName::Proxy, LayerStatus::Enforced, said.join("; "));

@@ -171,10 +171,13 @@ pub(crate) enum Inlet {
     DnsUdp,
     /// Look-ups by TCP.
     DnsTcp,
+    /// Nothing: it is not connected yet, and can be to a server in the box.
+    Connector,
 }
 
 impl Inlet {
-    const ALL: [Self; 5] = [Self::Proxy, Self::Redirected, Self::Direct, Self::DnsUdp, Self::DnsTcp];
+    const ALL: [Self; 6] =
+        [Self::Proxy, Self::Redirected, Self::Direct, Self::DnsUdp, Self::DnsTcp, Self::Connector];
 }
 
 /// From the supervisor to PID 1.

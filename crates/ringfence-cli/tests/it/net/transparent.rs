@@ -9,7 +9,9 @@ use crate::support::{as_each_caller, binaries};
 const PYTHON: &str = r#"
 import socket, sys
 host, port, family = sys.argv[1], int(sys.argv[2]), getattr(socket, sys.argv[3])
-info = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, socket.AI_ADDRCONFIG)
+# With this flag a name has addresses only of families that the host has one of.
+flags = socket.AI_ADDRCONFIG if family == socket.AF_INET else 0
+info = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, 0, flags)
 with socket.create_connection(info[0][4][:2], 20) as s:
     s.sendall(b"GET /x HTTP/1.0\r\n\r\n")
     print(s.recv(4096).decode().split("\r\n\r\n")[1])
