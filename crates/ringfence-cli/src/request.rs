@@ -63,7 +63,7 @@ impl Request {
         setup: &SetupArgs,
     ) -> Result<Self, CliError> {
         contradictions(policy, network)?;
-        unavailable(network, limits, setup)?;
+        unavailable(limits, setup)?;
         let (place, cwd) = places(policy)?;
         let prompt = match setup.ask {
             Some(args::Ask::Prompt) => true,
@@ -90,6 +90,19 @@ fn contradictions(policy: &PolicyArgs, network: &NetworkArgs) -> Result<(), Usag
     if network.net == Some(args::Net::None) && !network.allow_host.is_empty() {
         return Err(UsageError::new("`--net none` contradicts `--allow-host`", "leave out one of the two"));
     }
+    let single = [
+        ("`--allow-host`", !network.allow_host.is_empty()),
+        ("`--deny-host`", !network.deny_host.is_empty()),
+        ("`--allow-loopback`", !network.allow_loopback.is_empty()),
+        ("`--publish`", !network.publish.is_empty()),
+    ];
+    if let (Some(args::Net::All), Some((option, _))) = (network.net, single.iter().find(|(_, given)| *given))
+    {
+        return Err(UsageError::new(
+            format!("`--net all` contradicts {option}: it is the host's whole network"),
+            "leave out one of the two",
+        ));
+    }
     let none = policy.profile.iter().any(|name| name == "none");
     if none && policy.profile.iter().any(|name| name != "none") {
         return Err(UsageError::new(
@@ -102,20 +115,11 @@ fn contradictions(policy: &PolicyArgs, network: &NetworkArgs) -> Result<(), Usag
 
 /// An option whose feature this version has not is refused: ignoring one would mean less isolation than was asked
 /// for.
-fn unavailable(network: &NetworkArgs, limits: &LimitArgs, setup: &SetupArgs) -> Result<(), CliError> {
-    const PROXY: (&str, &str) = (
-        "network by host name needs the managed proxy",
-        "use `--net none`, or `--net all` for the host's whole network",
-    );
+fn unavailable(limits: &LimitArgs, setup: &SetupArgs) -> Result<(), CliError> {
     const CGROUP: (&str, &str) =
         ("cgroup limits are missing", "use `--timeout`, or set limits from outside with systemd-run");
     const BACKEND: (&str, &str) = ("only the native backend is built in", "use `--backend native`");
     let checks = [
-        (!network.allow_host.is_empty(), "`--allow-host`", PROXY),
-        (!network.deny_host.is_empty(), "`--deny-host`", PROXY),
-        (!network.publish.is_empty(), "`--publish`", PROXY),
-        (!network.allow_loopback.is_empty(), "`--allow-loopback`", PROXY),
-        (network.net == Some(args::Net::Public), "`--net public`", PROXY),
         (limits.memory.is_some(), "`--memory`", CGROUP),
         (limits.pids.is_some(), "`--pids`", CGROUP),
         (limits.cpu.is_some(), "`--cpu`", CGROUP),
@@ -170,8 +174,13 @@ fn options(policy: &PolicyArgs, network: &NetworkArgs) -> RunOptions {
         devices: policy.device.clone(),
         network: network.net.map(|net| match net {
             args::Net::All => NetworkPolicy::AllowAll,
-            args::Net::None | args::Net::Public => NetworkPolicy::None,
+            args::Net::Public => NetworkPolicy::Public { hosts: Vec::new() },
+            args::Net::None => NetworkPolicy::None,
         }),
+        allow_hosts: network.allow_host.clone(),
+        deny_hosts: network.deny_host.clone(),
+        loopback_ports: network.allow_loopback.clone(),
+        publish: network.publish.clone(),
         no_spawn: policy.no_spawn,
         env: policy.env.clone(),
         force_root: policy.force_root,
@@ -242,9 +251,14 @@ mod tests {
 
     #[test]
     fn contradictions_are_usage_errors() {
-        for options in
-            [&["--net", "none", "--allow-host", "a.example"][..], &["--profile", "none", "--profile", "rust"]]
-        {
+        for options in [
+            &["--net", "none", "--allow-host", "a.example"][..],
+            &["--net", "all", "--allow-host", "a.example"],
+            &["--net", "all", "--deny-host", "a.example"],
+            &["--net", "all", "--allow-loopback", "5432"],
+            &["--net", "all", "--publish", "8080:80"],
+            &["--profile", "none", "--profile", "rust"],
+        ] {
             assert_eq!(request(options).unwrap_err().kind(), "usage", "{options:?}");
         }
         assert!(request(&["--net", "none"]).is_ok());
@@ -254,12 +268,7 @@ mod tests {
     #[test]
     fn options_of_missing_features_are_refused_by_name() {
         for options in [
-            &["--allow-host", "a.example"][..],
-            &["--deny-host", "a.example"],
-            &["--publish", "8080:80"],
-            &["--allow-loopback", "5432"],
-            &["--net", "public"],
-            &["--memory", "512M"],
+            &["--memory", "512M"][..],
             &["--pids", "10"],
             &["--cpu", "50%"],
             &["--backend", "bwrap"],
@@ -279,5 +288,7 @@ mod tests {
     fn the_network_is_the_hosts_only_if_it_says_so() {
         assert_eq!(request(&["--net", "all"]).unwrap().options.network, Some(NetworkPolicy::AllowAll));
         assert_eq!(request(&["--net", "none"]).unwrap().options.network, Some(NetworkPolicy::None));
+        let public = NetworkPolicy::Public { hosts: Vec::new() };
+        assert_eq!(request(&["--net", "public"]).unwrap().options.network, Some(public));
     }
 }

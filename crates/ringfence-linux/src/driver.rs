@@ -15,6 +15,7 @@ use ringfence_types::{LayerReport, Linux, Owner, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
 
 use crate::covers::Covers;
+use crate::egress::Egress;
 use crate::facts;
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
 use crate::launcher::{self, Foundation, RemoteLauncher, Request, StdStreams};
@@ -95,6 +96,7 @@ impl LinuxDriver {
                 .map_err(stream_error)?;
         let program = PathBuf::from(&command.program);
         let covers = Covers::of(&plan);
+        let egress = plan.network.as_ref().map(Egress::prepare).transpose()?;
         let (request, std_streams) = request(plan, &command, child, signal_mask, &limits.required);
         let failed = |fault| fault_error(fault, LayerReport::new(), program.clone());
         let running = begin(&request).map_err(failed)?;
@@ -105,6 +107,7 @@ impl LinuxDriver {
             streams,
             clock,
             covers,
+            egress,
             signals,
             cancel: cancel.map(AsFd::as_fd),
             program,

@@ -41,7 +41,8 @@ pub(crate) fn gather() -> Result<LinuxFacts, DriverError> {
             .map(PathBuf::from)
             .collect(),
         sockets: reachable_sockets().map_err(io("read /proc/net/unix"))?,
-        resolv_conf: in_etc(&top, "/etc/resolv.conf").filter(|path| !path.starts_with("/etc")),
+        resolv_conf: in_etc(&top, "/etc/resolv.conf"),
+        nsswitch: in_etc(&top, "/etc/nsswitch.conf"),
         hosts_file: in_etc(&top, "/etc/hosts"),
         env: std::env::vars_os()
             .map(|(name, value)| (UnixPath::new(name.into_vec()), UnixPath::new(value.into_vec())))

@@ -1,6 +1,8 @@
 //! Stage 5 on Linux: starts the command in a box and supervises it.
 //!
 //! - `launcher`: the steps that make the box, in a process of their own.
+//! - `egress`: the proxy that serves what the box may reach.
+//! - `publish`: ports of the host that lead into the box.
 //! - `supervise`: relays its streams, enforces limits in time, reports how it ended.
 //! - `io`: the standard streams.
 //! - `facts`: what the plan has to know of this host.
@@ -11,11 +13,13 @@
 
 mod covers;
 mod driver;
+mod egress;
 mod facts;
 mod hints;
 mod io;
 #[allow(unsafe_code, reason = "raw forks and what must be done between fork and exec")]
 mod launcher;
+mod publish;
 mod supervise;
 #[allow(unsafe_code, reason = "system calls without a safe wrapper elsewhere")]
 mod sys;

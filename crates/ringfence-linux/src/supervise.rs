@@ -8,12 +8,14 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use ringfence_gate::{DriverError, DriverOutput};
-use ringfence_types::LayerReport;
+use ringfence_proxy::ProxyError;
+use ringfence_types::{LayerReport, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::covers::Covers;
+use crate::egress::Egress;
 use crate::hints;
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
 use crate::launcher::{
@@ -130,6 +132,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) clock: Clock,
     /// What the box's mounts cover.
     pub(crate) covers: Covers,
+    /// What serves the box's network, if it has one by host or port.
+    pub(crate) egress: Option<Egress>,
     /// The command line's; a library leaves its host's signals alone.
     pub(crate) signals: Option<Signals>,
     /// Readable when the run is to be ended.
@@ -192,7 +196,7 @@ impl Supervision<'_> {
                     Token::Signal => self.pass_signals()?,
                     Token::Cancel => return Ok(End::Cancelled),
                     Token::Control => {
-                        if let Some(end) = self.receive()? {
+                        if let Some(end) = self.receive(progress)? {
                             return Ok(end);
                         }
                     }
@@ -252,7 +256,7 @@ impl Supervision<'_> {
         let _ = order.send(&self.running.control);
     }
 
-    fn receive(&mut self) -> Result<Option<End>, StreamError> {
+    fn receive(&mut self, progress: &mut Progress) -> Result<Option<End>, StreamError> {
         match Event::receive(&self.running.control) {
             Ok(Some((Event::Exited(code), _))) => return Ok(Some(End::Exited(code))),
             Ok(Some((Event::Killed(signal), _))) => return Ok(Some(End::Killed(signal))),
@@ -260,13 +264,39 @@ impl Supervision<'_> {
                 let foreground = self.streams.attach_pty(master)?;
                 self.order(if foreground { Order::Go } else { Order::GoBackground });
             }
+            Ok(Some((Event::Inlet(inlet), Some(socket)))) => {
+                if let Some(egress) = &mut self.egress {
+                    egress.add(inlet, socket);
+                }
+            }
+            Ok(Some((Event::NetworkReady, _))) => return Ok(self.serve_network(progress)),
             Ok(Some((Event::MountLost, _))) => return Ok(Some(End::MountLost)),
             Ok(Some((Event::InputPiped, _))) => self.streams.relay_stdin_file(),
             Ok(Some((Event::Stopped(signal), _))) => self.stopped(signal)?,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            Ok(Some((Event::Terminal, None)) | None) | Err(_) => return Ok(Some(End::Vanished)),
+            Ok(Some((Event::Terminal | Event::Inlet(_), None)) | None) | Err(_) => {
+                return Ok(Some(End::Vanished));
+            }
         }
         Ok(None)
+    }
+
+    /// Starts the proxy and lets PID 1 go on. The program does not start without it.
+    fn serve_network(&mut self, progress: &mut Progress) -> Option<End> {
+        match self.egress.as_mut().map(Egress::start) {
+            Some(Ok(())) => {
+                self.order(Order::Go);
+                None
+            }
+            started => {
+                let errno = match started {
+                    Some(Err(error)) => proxy_errno(&error),
+                    _ => Errno::INVAL,
+                };
+                progress.fault = Some(Fault::new(Step::Loopback, errno, Some("the proxy".to_owned())));
+                Some(End::Cancelled)
+            }
+        }
     }
 
     /// Stops with the job inside, if this is a command line that may.
@@ -317,7 +347,8 @@ impl Supervision<'_> {
         std::iter::from_fn(|| self.signals.as_mut().and_then(Signals::next)).any(|signal| ends(&signal))
     }
 
-    fn conclude(self, end: End, progress: Progress) -> Result<DriverOutput, DriverError> {
+    fn conclude(mut self, end: End, progress: Progress) -> Result<DriverOutput, DriverError> {
+        let denials = self.egress.take().map(Egress::finish).unwrap_or_default();
         let finished = self.streams.finish();
         if let Some(source) = finished.stdin_error {
             // The program took what it got for all of it, so its result can't be trusted.
@@ -334,6 +365,7 @@ impl Supervision<'_> {
             duration: self.clock.elapsed(),
             layers: progress.layers,
             writable: self.writable,
+            denials,
             ..DriverOutput::default()
         };
         if let Some(fault) = progress.fault {
@@ -413,6 +445,12 @@ pub(crate) fn fault_error(fault: Fault, layers: LayerReport, program: PathBuf) -
             layers,
         },
     }
+}
+
+/// The system's answer behind a proxy that could not be started.
+fn proxy_errno(error: &ProxyError) -> Errno {
+    let (ProxyError::Listener(source) | ProxyError::Runtime(source) | ProxyError::Thread(source)) = error;
+    Errno::from_io_error(source).unwrap_or(Errno::IO)
 }
 
 pub(crate) fn stream_error(error: StreamError) -> DriverError {

@@ -1,11 +1,11 @@
 //! Names to addresses.
 
 use std::io;
-use std::net::{IpAddr, ToSocketAddrs as _};
-use std::sync::Arc;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use async_trait::async_trait;
-use tokio::sync::Semaphore;
+use hickory_resolver::TokioResolver;
+use hickory_resolver::config::ResolveHosts;
 
 /// Looks names up.
 #[async_trait]
@@ -17,31 +17,65 @@ pub trait Resolve: Send + Sync {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>>;
 }
 
-/// Look-ups at one time; each occupies a thread.
-const LOOKUPS: usize = 32;
-
-/// The host's own resolver: getaddrinfo(3), with its hosts file and order of addresses.
-#[derive(Debug)]
-pub struct SystemResolver {
-    lookups: Arc<Semaphore>,
-}
-
-impl Default for SystemResolver {
-    fn default() -> Self {
-        Self { lookups: Arc::new(Semaphore::new(LOOKUPS)) }
-    }
-}
+/// The host's own resolver: its hosts file, and the servers and search list of resolv.conf(5), read anew for each
+/// look-up, as a program's start would.
+///
+/// Not getaddrinfo(3): in a program that is linked statically it would have to load the modules of nsswitch.conf(5) from
+/// a C library that may be another version.
+#[derive(Debug, Default)]
+pub struct SystemResolver(());
 
 #[async_trait]
 impl Resolve for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let permit = Arc::clone(&self.lookups).acquire_owned().await.map_err(io::Error::other)?;
-        let name = name.to_owned();
-        // A look-up can't be cancelled: its place is free when it is over, not when nobody waits for it any more.
-        let look_up = move || {
-            let _permit = permit;
-            Ok((name.as_str(), 0).to_socket_addrs()?.map(|address| address.ip()).collect())
-        };
-        tokio::task::spawn_blocking(look_up).await.map_err(io::Error::other)?
+        let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+        let options = builder.options_mut();
+        options.use_hosts_file = ResolveHosts::Always;
+        options.cache_size = 0;
+        let resolver = builder.build().map_err(io::Error::other)?;
+        // Only a name of one label is one of the host's own domain: any other means itself.
+        let name = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
+        let found = resolver.lookup_ip(name).await.map_err(io::Error::other)?;
+        Ok(in_order(found.iter().collect(), has_route))
+    }
+}
+
+/// Addresses that the host has a route to first (RFC 6724, rule 1), otherwise as they came.
+fn in_order(mut addresses: Vec<IpAddr>, has_route: impl Fn(IpAddr) -> bool) -> Vec<IpAddr> {
+    addresses.sort_by_cached_key(|address| !has_route(*address));
+    addresses
+}
+
+/// Whether a datagram could be sent there. None is.
+fn has_route(address: IpAddr) -> bool {
+    let own: IpAddr = match address {
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    let socket = UdpSocket::bind((own, 0));
+    socket.is_ok_and(|socket| socket.connect(SocketAddr::new(address, 9)).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Neither is asked of a server (RFC 6761).
+    #[tokio::test]
+    async fn local_names_are_answered_here() {
+        let resolver = SystemResolver::default();
+        for name in ["localhost", "a.localhost"] {
+            let found = resolver.resolve(name).await.unwrap();
+            assert!(!found.is_empty() && found.iter().all(IpAddr::is_loopback), "{name}: {found:?}");
+        }
+        assert!(resolver.resolve("a.invalid").await.is_err());
+    }
+
+    #[test]
+    fn addresses_with_a_route_are_tried_first() {
+        let [a, b, c] = ["2001:db8::1", "192.0.2.1", "192.0.2.2"].map(|text| text.parse::<IpAddr>().unwrap());
+        assert_eq!(in_order(vec![a, b, c], |address| address.is_ipv4()), [b, c, a]);
+        assert_eq!(in_order(vec![a, c, b], |_| true), [a, c, b]);
+        assert!(has_route(Ipv4Addr::LOCALHOST.into()));
     }
 }

@@ -2,6 +2,8 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
+use crate::Publish;
+
 /// Hosts that a command may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -12,6 +14,12 @@ pub enum NetworkPolicy {
     /// The named hosts only, as [`HostPattern`](crate::HostPattern)s.
     AllowHosts {
         /// Patterns; an empty list equals [`NetworkPolicy::None`].
+        hosts: Vec<String>,
+    },
+    /// Every public address, and the named hosts.
+    Public {
+        /// Patterns of hosts beyond the public ones.
+        #[serde(default)]
         hosts: Vec<String>,
     },
     /// The host's network as it is.
@@ -48,6 +56,12 @@ pub struct SandboxCapabilities {
     pub workspace: WorkspaceAccess,
     /// Network beyond the box.
     pub network: NetworkPolicy,
+    /// Hosts that may not be reached whatever else is allowed, as [`HostPattern`](crate::HostPattern)s.
+    pub deny_hosts: Vec<String>,
+    /// Ports of the host's loopback that the command may connect to, at the same port of the box's own.
+    pub loopback_ports: Vec<u16>,
+    /// Ports of the host that lead to a server of the command.
+    pub publish: Vec<Publish>,
     /// Sockets on the box's own loopback.
     pub loopback: bool,
     /// Whether the command may start processes.

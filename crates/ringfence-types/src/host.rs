@@ -61,6 +61,15 @@ impl HostPattern {
         self.port.covers(other.port) && self.name.covers(&other.name)
     }
 
+    /// Whether everything that `other` denies is denied by `self`. In a denial no port means every port.
+    pub fn covers_denial(&self, other: &Self) -> bool {
+        let port = match (self.port, other.port) {
+            (PortPattern::Web | PortPattern::Any, _) => true,
+            (own, other) => own == other,
+        };
+        port && self.name.covers(&other.name)
+    }
+
     /// Whether this host and port are meant.
     pub fn matches(&self, host: &Host, port: u16) -> bool {
         self.port.covers(PortPattern::One(port)) && self.matches_host(host)

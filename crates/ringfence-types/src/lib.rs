@@ -15,6 +15,7 @@ mod layers;
 mod ordering;
 mod output;
 mod policy;
+mod publish;
 mod session;
 mod step;
 
@@ -31,5 +32,6 @@ pub use policy::{
     CacheMount, DeviceGrant, FileId, Linux, Network, Owner, PathKind, Protected, ResolvedPath,
     ResolvedPolicy, Rlimits,
 };
+pub use publish::{Publish, PublishError};
 pub use session::SessionId;
 pub use step::Step;

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostPattern, Network, ResolvedPath, ResolvedPolicy, UnixPath, WorkspaceAccess};
+use crate::{HostPattern, Network, Publish, ResolvedPath, ResolvedPolicy, UnixPath, WorkspaceAccess};
 
 /// What the rules of a policy make of one path, from the least to the most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,8 +93,16 @@ pub enum Excess {
     Undenied(UnixPath),
     /// Reaching these hosts.
     Host(HostPattern),
+    /// Reaching every public address.
+    PublicNetwork,
     /// The host's network as it is.
     AllNetwork,
+    /// This denial of hosts is not kept.
+    UndeniedHost(HostPattern),
+    /// Connecting to this port of the host's loopback.
+    LoopbackPort(u16),
+    /// Being reached through this port of the host.
+    Publish(Publish),
     /// Sockets on the box's own loopback.
     Loopback,
     /// Starting processes.
@@ -133,7 +141,11 @@ impl fmt::Display for Excess {
             Self::Write(path) => write!(f, "read and write {path}"),
             Self::Undenied(path) => write!(f, "lift the denial of {path}"),
             Self::Host(host) => write!(f, "connect to {host}"),
+            Self::PublicNetwork => f.write_str("connect to every public address"),
             Self::AllNetwork => f.write_str("the host's whole network"),
+            Self::UndeniedHost(host) => write!(f, "lift the denial of {host}"),
+            Self::LoopbackPort(port) => write!(f, "connect to port {port} of the host"),
+            Self::Publish(publish) => write!(f, "be reached at {publish}"),
             Self::Loopback => f.write_str("sockets on its own loopback"),
             Self::Spawn => f.write_str("start processes"),
             Self::UnixSocket(path) => write!(f, "connect to the socket {path}"),
@@ -178,6 +190,15 @@ impl ResolvedPolicy {
         }
         self.files_beyond(baseline, &mut excess);
         self.network.beyond(&baseline.network, &mut excess);
+        if self.network.reaches_anything() {
+            let kept = |denied: &HostPattern| self.deny_hosts.iter().any(|own| own.covers_denial(denied));
+            let lifted = baseline.deny_hosts.iter().filter(|denied| !kept(denied));
+            excess.extend(lifted.cloned().map(Excess::UndeniedHost));
+        }
+        let ports = self.loopback_ports.iter().filter(|port| !baseline.loopback_ports.contains(port));
+        excess.extend(ports.copied().map(Excess::LoopbackPort));
+        let published = self.publish.iter().filter(|own| !baseline.publish.contains(own));
+        excess.extend(published.copied().map(Excess::Publish));
         for socket in beyond_list(&self.unix_sockets, &baseline.unix_sockets) {
             excess.insert(Excess::UnixSocket(shown(socket)));
         }
@@ -234,7 +255,9 @@ impl ResolvedPolicy {
 }
 
 impl Network {
-    /// `None` ⊆ `AllowHosts` ⊆ `AllowAll`; host lists by pattern subsumption.
+    /// `None` ⊆ `AllowHosts` ⊆ `AllowAll`, `None` ⊆ `Public` ⊆ `AllowAll`; host lists by pattern subsumption. Every
+    /// pattern of names is within `Public`: a name leads to public addresses only, unless those are listed too. One
+    /// of addresses is not, as it may mean others.
     pub fn is_within(&self, baseline: &Self) -> bool {
         let mut excess = BTreeSet::new();
         self.beyond(baseline, &mut excess);
@@ -242,21 +265,40 @@ impl Network {
     }
 
     fn beyond(&self, baseline: &Self, excess: &mut BTreeSet<Excess>) {
-        let known: &[HostPattern] = match baseline {
+        let (known, public) = match baseline {
             Self::AllowAll => return,
-            Self::AllowHosts { hosts } => hosts,
-            Self::None => &[],
+            Self::Public { hosts } => (hosts.as_slice(), true),
+            Self::AllowHosts { hosts } => (hosts.as_slice(), false),
+            Self::None => (&[][..], false),
         };
-        match self {
-            Self::None => {}
-            Self::AllowHosts { hosts } => {
-                let unknown = hosts.iter().filter(|host| !known.iter().any(|pattern| pattern.covers(host)));
-                excess.extend(unknown.cloned().map(Excess::Host));
-            }
-            Self::AllowAll => {
-                excess.insert(Excess::AllNetwork);
-            }
+        if *self == Self::AllowAll {
+            excess.insert(Excess::AllNetwork);
         }
+        if matches!(self, Self::Public { .. }) && !public {
+            excess.insert(Excess::PublicNetwork);
+        }
+        let covered = |host: &&HostPattern| {
+            known.iter().any(|pattern| pattern.covers(host)) || (public && host.network().is_none())
+        };
+        excess.extend(self.hosts().iter().filter(|host| !covered(host)).cloned().map(Excess::Host));
+    }
+
+    /// Whether there is any host that may be reached.
+    pub fn reaches_anything(&self) -> bool {
+        matches!(self, Self::Public { .. } | Self::AllowAll) || !self.hosts().is_empty()
+    }
+
+    /// The hosts that are named.
+    pub fn hosts(&self) -> &[HostPattern] {
+        match self {
+            Self::AllowHosts { hosts } | Self::Public { hosts } => hosts,
+            Self::None | Self::AllowAll => &[],
+        }
+    }
+
+    /// Whether connections are decided on one by one.
+    pub fn is_by_host(&self) -> bool {
+        matches!(self, Self::AllowHosts { .. } | Self::Public { .. })
     }
 }
 

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostPattern, LayerName, SandboxCapabilities, UnixPath, WorkspaceAccess};
+use crate::{HostPattern, LayerName, Publish, SandboxCapabilities, UnixPath, WorkspaceAccess};
 
 /// Identity of a file at the time of its approval. An inode number alone is reused at once after an unlink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -71,6 +71,11 @@ pub enum Network {
     None,
     /// The named hosts only.
     AllowHosts {
+        /// Sorted, without duplicates.
+        hosts: Vec<HostPattern>,
+    },
+    /// Every public address, and the named hosts.
+    Public {
         /// Sorted, without duplicates.
         hosts: Vec<HostPattern>,
     },
@@ -173,6 +178,13 @@ pub struct ResolvedPolicy {
     pub deny_patterns: Vec<PathBuf>,
     /// Network beyond the box.
     pub network: Network,
+    /// Hosts that may not be reached whatever `network` says; without a port on every port. Sorted, without
+    /// duplicates.
+    pub deny_hosts: Vec<HostPattern>,
+    /// Ports of the host's loopback that the box may reach. Sorted, without duplicates.
+    pub loopback_ports: Vec<u16>,
+    /// Ports of the host that lead into the box. Sorted, without duplicates.
+    pub publish: Vec<Publish>,
     /// Sockets on the box's own loopback.
     pub loopback: bool,
     /// Whether processes may be started.
@@ -272,8 +284,14 @@ impl From<&ResolvedPolicy> for SandboxCapabilities {
                 Network::AllowHosts { hosts } => crate::NetworkPolicy::AllowHosts {
                     hosts: hosts.iter().map(ToString::to_string).collect(),
                 },
+                Network::Public { hosts } => {
+                    crate::NetworkPolicy::Public { hosts: hosts.iter().map(ToString::to_string).collect() }
+                }
                 Network::AllowAll => crate::NetworkPolicy::AllowAll,
             },
+            deny_hosts: policy.deny_hosts.iter().map(ToString::to_string).collect(),
+            loopback_ports: policy.loopback_ports.clone(),
+            publish: policy.publish.clone(),
             loopback: policy.loopback,
             spawn_subprocess: policy.spawn,
             unix_sockets: list(&policy.unix_sockets),

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use ringfence_types::{
-    DeviceGrant, Excess, HostPattern, Linux, Network, PathKind, Protected, ResolvedPath, ResolvedPolicy,
-    Rlimits, UnixPath, WorkspaceAccess,
+    DeviceGrant, Excess, HostPattern, Linux, Network, PathKind, PortPattern, Protected, Publish,
+    ResolvedPath, ResolvedPolicy, Rlimits, UnixPath, WorkspaceAccess,
 };
 
 fn resolved(path: impl Into<PathBuf>) -> ResolvedPath {
@@ -48,13 +48,23 @@ const PATTERNS: [&str; 12] = [
     "::1",
 ];
 
-fn network() -> impl Strategy<Value = Network> {
+fn hosts() -> impl Strategy<Value = Vec<HostPattern>> {
     let host = prop::sample::select(PATTERNS.to_vec()).prop_map(|text| text.parse::<HostPattern>().unwrap());
+    prop::collection::vec(host, 0..4)
+}
+
+fn network() -> impl Strategy<Value = Network> {
     prop_oneof![
         1 => Just(Network::None),
-        4 => prop::collection::vec(host, 0..4).prop_map(|hosts| Network::AllowHosts { hosts }),
+        4 => hosts().prop_map(|hosts| Network::AllowHosts { hosts }),
+        2 => hosts().prop_map(|hosts| Network::Public { hosts }),
         1 => Just(Network::AllowAll),
     ]
+}
+
+fn publish() -> impl Strategy<Value = Vec<Publish>> {
+    let all = ["80:80", "81:80", "0.0.0.0:80:80"].map(|text| text.parse().unwrap());
+    prop::sample::subsequence(all.to_vec(), 0..=3)
 }
 
 fn limit() -> impl Strategy<Value = Option<u64>> {
@@ -81,13 +91,15 @@ prop_compose! {
 
 prop_compose! {
     fn policy()(
-        files in files(), network in network(), devices in devices(), flags in prop::array::uniform4(any::<bool>()),
+        files in files(), (network, deny_hosts) in (network(), hosts()), devices in devices(),
+        (loopback_ports, publish) in (prop::sample::subsequence(vec![1_u16, 2, 3], 0..=3), publish()),
+        flags in prop::array::uniform4(any::<bool>()),
         limits in prop::array::uniform5(limit()),
     ) -> ResolvedPolicy {
         let [loopback, spawn, nested_userns, allow_i386] = flags;
         let [max_memory_mb, max_processes, timeout_secs, open_files, file_size] = limits;
         ResolvedPolicy {
-            network, devices, loopback, spawn, max_memory_mb, max_processes, timeout_secs,
+            network, deny_hosts, loopback_ports, publish, devices, loopback, spawn, max_memory_mb, max_processes, timeout_secs,
             rlimits: Rlimits { open_files, file_size },
             linux: Linux { nested_userns, allow_i386, ..Linux::default() },
             ..files
@@ -106,6 +118,9 @@ fn empty() -> ResolvedPolicy {
         deny: Vec::new(),
         deny_patterns: Vec::new(),
         network: Network::None,
+        deny_hosts: Vec::new(),
+        loopback_ports: Vec::new(),
+        publish: Vec::new(),
         loopback: false,
         spawn: false,
         unix_sockets: Vec::new(),
@@ -134,6 +149,8 @@ fn narrowed(policy: ResolvedPolicy) -> impl Strategy<Value = ResolvedPolicy> {
         policy.workspace_access = policy.workspace_access.min(access);
         if off {
             policy.network = Network::None;
+            policy.loopback_ports.clear();
+            policy.publish.clear();
             policy.spawn = false;
             policy.devices.clear();
             policy.max_memory_mb = Some(0);
@@ -155,7 +172,13 @@ fn replaced(base: &ResolvedPolicy, other: ResolvedPolicy, respect: i32) -> Resol
     let base = base.clone();
     match respect {
         0 => ResolvedPolicy { read: other.read, write: other.write, deny: other.deny, ..base },
-        1 => ResolvedPolicy { network: other.network, ..base },
+        1 => ResolvedPolicy {
+            network: other.network,
+            deny_hosts: other.deny_hosts,
+            loopback_ports: other.loopback_ports,
+            publish: other.publish,
+            ..base
+        },
         2 => ResolvedPolicy { devices: other.devices, unix_sockets: other.unix_sockets, ..base },
         _ => ResolvedPolicy {
             max_memory_mb: other.max_memory_mb,
@@ -196,18 +219,28 @@ fn model(policy: &ResolvedPolicy, path: &Path) -> (Access, bool) {
 }
 
 /// Endpoints that a network policy lets a command reach, of those that the drawn patterns talk about.
-fn reaches(network: &Network) -> BTreeSet<(&'static str, u16)> {
+fn reaches(policy: &ResolvedPolicy) -> BTreeSet<(&'static str, u16)> {
+    let denied = |host: &str, port: u16| {
+        policy.deny_hosts.iter().any(|pattern| {
+            let port_hit = !matches!(pattern.port(), PortPattern::One(own) if own != port);
+            port_hit && pattern.matches_host(&host.parse().unwrap())
+        })
+    };
     let hosts = ["a.com", "x.a.com", "y.x.a.com", "b.com", "10.1.2.3", "10.2.0.1", "[::1]"];
     let endpoints = hosts.into_iter().flat_map(|host| [22, 80, 443].map(|port| (host, port)));
     endpoints
-        .filter(|(host, port)| match network {
-            Network::None => false,
-            Network::AllowAll => true,
-            Network::AllowHosts { hosts } => {
-                let one: HostPattern = format!("{host}:{port}").parse().unwrap();
-                hosts.iter().any(|pattern| pattern.covers(&one))
+        .filter(|(host, port)| {
+            let one: HostPattern = format!("{host}:{port}").parse().unwrap();
+            let listed = |hosts: &[HostPattern]| hosts.iter().any(|pattern| pattern.covers(&one));
+            match &policy.network {
+                Network::None => false,
+                Network::AllowAll => true,
+                Network::AllowHosts { hosts } => listed(hosts),
+                // No address of this world is public.
+                Network::Public { hosts } => one.network().is_none() || listed(hosts),
             }
         })
+        .filter(|(host, port)| !denied(host, *port))
         .collect()
 }
 
@@ -219,7 +252,10 @@ fn meaning(policy: &ResolvedPolicy) -> impl PartialEq + std::fmt::Debug + use<> 
     let devices: BTreeSet<String> = policy.devices.iter().map(|device| device.name.clone()).collect();
     let limits = (policy.max_memory_mb, policy.max_processes, policy.timeout_secs, policy.rlimits);
     let flags = (policy.loopback, policy.spawn, policy.linux.nested_userns, policy.linux.allow_i386);
-    (files, policy.workspace_access, reaches(&policy.network), sockets, devices, limits, flags)
+    let ports: BTreeSet<_> = policy.loopback_ports.iter().copied().collect();
+    let published: BTreeSet<_> = policy.publish.iter().copied().collect();
+    let network = (reaches(policy), ports, published);
+    (files, policy.workspace_access, network, sockets, devices, limits, flags)
 }
 
 fn no_more(own: Option<u64>, base: Option<u64>) -> bool {
@@ -279,7 +315,9 @@ proptest! {
             let (own, base) = (model(&request, &path), model(&baseline, &path));
             prop_assert!(own.0 <= base.0 && own.1 <= base.1, "{path:?}: {own:?} within {base:?}");
         }
-        prop_assert!(reaches(&request.network).is_subset(&reaches(&baseline.network)));
+        prop_assert!(reaches(&request).is_subset(&reaches(&baseline)));
+        prop_assert!(request.loopback_ports.iter().all(|port| baseline.loopback_ports.contains(port)));
+        prop_assert!(request.publish.iter().all(|own| baseline.publish.contains(own)));
         prop_assert!(no_more(request.max_memory_mb, baseline.max_memory_mb));
         prop_assert!(no_more(request.max_processes, baseline.max_processes));
         prop_assert!(no_more(request.timeout_secs, baseline.timeout_secs));

@@ -226,6 +226,7 @@ fn capabilities(capabilities: &SandboxCapabilities) -> String {
     let network = match &capabilities.network {
         NetworkPolicy::None => json!("none"),
         NetworkPolicy::AllowHosts { hosts } => json!(hosts),
+        NetworkPolicy::Public { hosts } => json!({"public": true, "hosts": hosts}),
         NetworkPolicy::AllowAll => json!("all"),
     };
     json!({
@@ -234,6 +235,9 @@ fn capabilities(capabilities: &SandboxCapabilities) -> String {
         "fs_deny": paths(&capabilities.fs_deny),
         "workspace": capabilities.workspace,
         "network": network,
+        "deny_hosts": capabilities.deny_hosts,
+        "loopback_ports": capabilities.loopback_ports,
+        "publish": capabilities.publish,
         "loopback": capabilities.loopback,
         "spawn_subprocess": capabilities.spawn_subprocess,
         "unix_sockets": paths(&capabilities.unix_sockets),

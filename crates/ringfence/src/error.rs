@@ -287,6 +287,12 @@ fn denial(excess: &Excess) -> Denial {
         }
         Excess::Write(path) => (DenialKind::Write, path.to_string(), Some(flag("write", path))),
         Excess::UnixSocket(path) => (DenialKind::Connect, path.to_string(), Some(flag("unix-socket", path))),
+        Excess::Host(host) => (DenialKind::Connect, host.to_string(), Some(flag("allow-host", host))),
+        Excess::LoopbackPort(port) => {
+            (DenialKind::Connect, excess.to_string(), Some(flag("allow-loopback", port)))
+        }
+        Excess::Publish(publish) => (DenialKind::Policy, excess.to_string(), Some(flag("publish", publish))),
+        Excess::PublicNetwork => (DenialKind::Connect, excess.to_string(), Some("--net public".into())),
         Excess::AllNetwork => (DenialKind::Connect, excess.to_string(), Some("--net all".into())),
         Excess::Device(name) => (DenialKind::Policy, excess.to_string(), Some(format!("--device {name}"))),
         Excess::Spawn | Excess::Loopback | Excess::Workspace(WorkspaceAccess::Write) => {

@@ -62,7 +62,8 @@ pub(crate) fn from_stderr(stderr: &[u8], backend: &str, policy: &ResolvedPolicy)
 
 fn guesses(line: &str, at: usize, sign: Sign, policy: &ResolvedPolicy) -> Vec<Denial> {
     if sign == Sign::Unreachable {
-        if policy.network == Network::AllowAll {
+        // The proxy knows for certain what it refused.
+        if policy.network != Network::None {
             return Vec::new();
         }
         return vec![guess(DenialKind::Connect, "network".into(), Some("--net all".into()))];
@@ -153,6 +154,9 @@ mod tests {
             deny: vec![at("/home/u/.ssh")],
             deny_patterns: Vec::new(),
             network: Network::None,
+            deny_hosts: Vec::new(),
+            loopback_ports: Vec::new(),
+            publish: Vec::new(),
             loopback: true,
             spawn: true,
             unix_sockets: Vec::new(),

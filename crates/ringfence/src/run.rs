@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringfence_gate::SessionPolicy;
-use ringfence_types::{EnvVar, NetworkPolicy};
+use ringfence_types::{EnvVar, HostPattern, NetworkPolicy, Publish};
 
 use crate::Mode;
 use crate::config::{ConfigError, SandboxConfig};
@@ -31,6 +31,14 @@ pub struct RunOptions {
     pub devices: Vec<String>,
     /// Network; `None` leaves the preset's, which is none.
     pub network: Option<NetworkPolicy>,
+    /// Hosts that may be reached, besides those of profiles. [`NetworkPolicy::None`] beats them.
+    pub allow_hosts: Vec<HostPattern>,
+    /// Hosts that may not be reached, besides those of profiles.
+    pub deny_hosts: Vec<HostPattern>,
+    /// Ports of the host's loopback that may be reached.
+    pub loopback_ports: Vec<u16>,
+    /// Ports of the host that lead into the box.
+    pub publish: Vec<Publish>,
     /// Takes away the right to start processes.
     pub no_spawn: bool,
     /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
@@ -88,9 +96,13 @@ impl SessionSettings {
         capabilities.devices = selected.devices;
         capabilities.devices.extend(options.devices.iter().cloned());
         capabilities.timeout_secs = selected.timeout.map(|limit| limit.as_secs());
-        if let Some(network) = &options.network {
-            capabilities.network = network.clone();
-        }
+        let named = selected.allow_hosts.iter().chain(&options.allow_hosts);
+        let base = options.network.as_ref().unwrap_or(&capabilities.network);
+        capabilities.network = with_hosts(base, options.network.is_some(), named);
+        let denied = selected.deny_hosts.iter().chain(&options.deny_hosts);
+        capabilities.deny_hosts = denied.map(ToString::to_string).collect();
+        capabilities.loopback_ports.clone_from(&options.loopback_ports);
+        capabilities.publish.clone_from(&options.publish);
         capabilities.spawn_subprocess &= !options.no_spawn;
         for list in [&mut capabilities.fs_read, &mut capabilities.fs_write, &mut capabilities.fs_deny] {
             list.sort();
@@ -113,6 +125,28 @@ impl SessionSettings {
             linux: config.linux.clone(),
         };
         Ok(Self { mode, profiles: selected.names, policy, env })
+    }
+}
+
+/// A network with the named hosts. A host implies its network, unless none was `asked` for by that word.
+fn with_hosts<'a>(
+    network: &NetworkPolicy,
+    asked: bool,
+    named: impl Iterator<Item = &'a HostPattern>,
+) -> NetworkPolicy {
+    let mut named: Vec<String> = named.map(ToString::to_string).collect();
+    match network {
+        NetworkPolicy::AllowAll => NetworkPolicy::AllowAll,
+        NetworkPolicy::None if asked || named.is_empty() => NetworkPolicy::None,
+        NetworkPolicy::None => NetworkPolicy::AllowHosts { hosts: named },
+        NetworkPolicy::AllowHosts { hosts } => {
+            named.extend(hosts.iter().cloned());
+            NetworkPolicy::AllowHosts { hosts: named }
+        }
+        NetworkPolicy::Public { hosts } => {
+            named.extend(hosts.iter().cloned());
+            NetworkPolicy::Public { hosts: named }
+        }
     }
 }
 

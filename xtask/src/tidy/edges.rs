@@ -9,7 +9,10 @@ const EDGES: &[(&str, &[&str])] = &[
     ("ringfence-policy", &["ringfence-types"]),
     ("ringfence-plan", &["ringfence-types"]),
     ("ringfence-gate", &["ringfence-types", "ringfence-policy", "ringfence-plan"]),
-    ("ringfence-linux", &["ringfence-types", "ringfence-policy", "ringfence-plan", "ringfence-gate"]),
+    (
+        "ringfence-linux",
+        &["ringfence-types", "ringfence-policy", "ringfence-plan", "ringfence-gate", "ringfence-proxy"],
+    ),
     (
         "ringfence",
         &["ringfence-types", "ringfence-policy", "ringfence-plan", "ringfence-gate", "ringfence-linux"],
@@ -50,6 +53,7 @@ const RESTRICTED: &[(&str, &[&str])] = &[
     ),
     ("hyper", &["ringfence-proxy"]),
     ("hickory-proto", &["ringfence-proxy"]),
+    ("hickory-resolver", &["ringfence-proxy"]),
     ("clap", &["ringfence-cli"]),
 ];
 

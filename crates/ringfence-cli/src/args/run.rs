@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::builder::{OsStringValueParser, TypedValueParser as _};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
-use ringfence_types::LayerName;
+use ringfence_types::{HostPattern, LayerName, Publish};
 
 use super::values;
 
@@ -139,20 +139,21 @@ pub(crate) struct NetworkArgs {
     #[arg(long, value_name = "NET")]
     pub(crate) net: Option<Net>,
 
-    /// Let the box reach this host; not available yet
+    /// Let the box reach this host: name, *.suffix, **.suffix, address or network, with :port or :* [default: ports 80
+    /// and 443]
     #[arg(long, value_name = "PATTERN", action = ArgAction::Append)]
-    pub(crate) allow_host: Vec<String>,
+    pub(crate) allow_host: Vec<HostPattern>,
 
-    /// Keep the box from this host; not available yet
+    /// Keep the box from this host, whatever else is allowed; without a port on every port
     #[arg(long, value_name = "PATTERN", action = ArgAction::Append)]
-    pub(crate) deny_host: Vec<String>,
+    pub(crate) deny_host: Vec<HostPattern>,
 
-    /// Let the host reach a server in the box; not available yet
+    /// Let the host reach a server in the box: the host's address [default: 127.0.0.1] and port, then the server's port
     #[arg(long, value_name = "[ADDR:]PORT:PORT", action = ArgAction::Append)]
-    pub(crate) publish: Vec<String>,
+    pub(crate) publish: Vec<Publish>,
 
-    /// Let the box reach one port of the host's loopback; not available yet
-    #[arg(long, value_name = "PORT", action = ArgAction::Append)]
+    /// Let the box reach this port of the host's loopback, at the same port of its own
+    #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) allow_loopback: Vec<u16>,
 }
 
@@ -232,7 +233,7 @@ pub(crate) enum Mode {
 pub(crate) enum Net {
     /// None but the box's own loopback
     None,
-    /// Public addresses only; not available yet
+    /// Every public address
     Public,
     /// The host's network as it is
     All,

@@ -78,7 +78,7 @@ fn begin(request: &Request, config: &SandboxConfig, workspace: &Path) -> LocalBo
         Mode::ReadOnly | Mode::WorkspaceWrite => true,
         Mode::FullAccess => return LocalBox::default(),
     };
-    if options.network.as_ref().is_some_and(|network| *network != NetworkPolicy::None) {
+    if options.network == Some(NetworkPolicy::AllowAll) {
         return LocalBox::default();
     }
     LocalBox::begin(shows_the_disk, &config.linux, workspace)

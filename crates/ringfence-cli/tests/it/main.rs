@@ -19,6 +19,7 @@ mod faults;
 mod foreign_session;
 mod groundwork;
 mod lifetime;
+mod net;
 mod places;
 mod protected;
 mod pty;

@@ -17,6 +17,7 @@ const BOXES: &[(&[&str], FilterPolicy)] = &[
     (&["--no-spawn"], FilterPolicy { spawn: false, ..DEFAULT }),
     (&["--mode", "strict", "--read", "{probe}"], STRICT),
     (&["--net", "all"], FilterPolicy { gate: SocketGate::Unrestricted, ..DEFAULT }),
+    (&["--allow-host", "a.test"], FilterPolicy { gate: SocketGate::ProxyRouted, ..DEFAULT }),
     (&["--config", "{host}/nested.toml"], FilterPolicy { nested_userns: true, ..DEFAULT }),
     (&["--config", "{host}/i386.toml"], FilterPolicy { allow_i386: true, ..DEFAULT }),
 ];

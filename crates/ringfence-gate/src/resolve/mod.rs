@@ -14,8 +14,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use ringfence_types::{
-    HostPatternError, Network, NetworkPolicy, Owner, PathKind, Protected, ResolvedPath, ResolvedPolicy,
-    SandboxCapabilities, WorkspaceAccess,
+    HostPattern, HostPatternError, Network, NetworkPolicy, Owner, PathKind, Protected, ResolvedPath,
+    ResolvedPolicy, SandboxCapabilities, WorkspaceAccess,
 };
 use rustix::fs::FileType;
 
@@ -227,6 +227,9 @@ pub(crate) fn resolve(
         deny,
         deny_patterns: patterns,
         network: network(&request.network)?,
+        deny_hosts: deny_hosts(request, inherited)?,
+        loopback_ports: set(request.loopback_ports.clone()),
+        publish: set(request.publish.clone()),
         loopback: request.loopback,
         spawn: request.spawn_subprocess,
         unix_sockets,
@@ -316,10 +319,29 @@ fn network(policy: &NetworkPolicy) -> Result<Network, HostPatternError> {
         NetworkPolicy::None => Ok(Network::None),
         NetworkPolicy::AllowAll => Ok(Network::AllowAll),
         NetworkPolicy::AllowHosts { hosts } => {
-            let mut hosts = hosts.iter().map(|host| host.parse()).collect::<Result<Vec<_>, _>>()?;
-            hosts.sort();
-            hosts.dedup();
+            let hosts = patterns(hosts)?;
             Ok(if hosts.is_empty() { Network::None } else { Network::AllowHosts { hosts } })
         }
+        NetworkPolicy::Public { hosts } => Ok(Network::Public { hosts: patterns(hosts)? }),
     }
+}
+
+fn patterns(texts: &[String]) -> Result<Vec<HostPattern>, HostPatternError> {
+    Ok(set(texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?))
+}
+
+/// Denied hosts, those of the session included: a request can't lift them.
+fn deny_hosts(
+    request: &SandboxCapabilities,
+    inherited: Option<&Inherited<'_>>,
+) -> Result<Vec<HostPattern>, HostPatternError> {
+    let mut denied = patterns(&request.deny_hosts)?;
+    denied.extend(inherited.iter().flat_map(|inherited| inherited.policy.deny_hosts.iter().cloned()));
+    Ok(set(denied))
+}
+
+fn set<T: Ord>(mut list: Vec<T>) -> Vec<T> {
+    list.sort();
+    list.dedup();
+    list
 }

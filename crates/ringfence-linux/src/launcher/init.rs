@@ -17,7 +17,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 use super::process::errno;
 use super::report::{At, Event, Order, Reporter, StepResult};
 use super::table::MountTable;
-use super::{Foundation, Request, StdStreams, filesystem, message, target};
+use super::{Foundation, Request, StdStreams, filesystem, message, network, target};
 use crate::sys;
 
 /// Host name inside, also in the box's `/etc/hosts`.
@@ -56,6 +56,7 @@ pub(super) fn run(
     if !groundwork.carries(&request.plan) {
         return Err(Errno::INVAL).on(Step::Prepare, "the plan: the box was begun for another");
     }
+    network::set_up(request.plan.network.as_ref(), &control, reporter)?;
     reopen_input(&request, &mut streams, &control)?;
     files.mount(&request.plan.mounts[groundwork.mounts.len()..], reporter)?;
     let mounts = files.enter(&request.plan, reporter)?;
@@ -66,7 +67,11 @@ pub(super) fn run(
     // PID 1 leads the box's session, so that the target's process group isn't orphaned: the kernel lets nobody stop
     // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
     rustix::process::setsid().on(Step::Init, "session")?;
-    let terminal = request.wants_terminal().then(|| inner_terminal(&control)).transpose()?;
+    let mut early = Vec::new();
+    if request.plan.network.is_some() {
+        go_ahead(&control, &mut early).at(Step::Loopback)?;
+    }
+    let terminal = request.wants_terminal().then(|| inner_terminal(&control, &mut early)).transpose()?;
     let all_signals = sys::block_all_signals().at(Step::Init)?;
     let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
     match sys::fork().on(Step::Init, "target")? {
@@ -80,7 +85,8 @@ pub(super) fn run(
             let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
             // The target has its own copy of the pipe; what goes wrong from here on ends the box.
             let terminal = terminal.map(|terminal| terminal.slave);
-            Reaper { target: pid, control, terminal, signals: all_signals, mounts }.run(&request, &ready)
+            Reaper { target: pid, control, terminal, signals: all_signals, mounts }
+                .run(&request, &ready, early)
         }
     }
 }
@@ -105,7 +111,6 @@ fn report_namespaces(reporter: &mut Reporter) {
     let status = if pid == Pid::INIT { LayerStatus::Enforced } else { LayerStatus::Missing };
     reporter.layer(LayerName::PidNs, status, "");
     reporter.layer(LayerName::Cgroup, LayerStatus::NotRequested, "no limit asked for");
-    reporter.layer(LayerName::Proxy, LayerStatus::NotRequested, "no host named");
 }
 
 /// One uid and one gid; setgroups denied. Where root switches to the workspace's owner, the supervisor writes the
@@ -172,7 +177,7 @@ pub(super) struct InnerTerminal {
 }
 
 /// A terminal of the box's own devpts; the master goes to the supervisor, which sets size and modes.
-fn inner_terminal(control: &OwnedFd) -> StepResult<InnerTerminal> {
+fn inner_terminal(control: &OwnedFd, early: &mut Vec<Order>) -> StepResult<InnerTerminal> {
     let path = "/dev/pts/ptmx";
     let open = OFlags::RDWR | OFlags::NOCTTY | OFlags::CLOEXEC;
     let master = rustix::fs::open(path, open, Mode::empty()).on(Step::Init, path)?;
@@ -180,13 +185,20 @@ fn inner_terminal(control: &OwnedFd) -> StepResult<InnerTerminal> {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
     let slave = rustix::pty::ioctl_tiocgptpeer(&master, flags).on(Step::Init, path)?;
     Event::Terminal.send(control, Some(master.as_fd())).at(Step::Init)?;
-    let foreground = match Order::receive(control).at(Step::Init)? {
-        Some(Order::Go) => true,
-        Some(Order::GoBackground) => false,
-        _ => return Err(Errno::PIPE).on(Step::Init, "the supervisor"),
-    };
+    let foreground = go_ahead(control, early).on(Step::Init, "the supervisor")? == Order::Go;
     rustix::process::ioctl_tiocsctty(&slave).on(Step::Init, path)?;
     Ok(InnerTerminal { slave, foreground })
+}
+
+/// Waits until the supervisor lets PID 1 go on. What it orders meanwhile is for the target, later.
+fn go_ahead(control: &OwnedFd, early: &mut Vec<Order>) -> Result<Order, Errno> {
+    loop {
+        match Order::receive(control)? {
+            Some(order @ (Order::Go | Order::GoBackground)) => return Ok(order),
+            Some(order) => early.push(order),
+            None => return Err(Errno::PIPE),
+        }
+    }
 }
 
 /// PID 1 from the start of the target on.
@@ -200,8 +212,9 @@ struct Reaper {
 
 impl Reaper {
     /// Reaps until the target ends, then ends what is left and reports. Returns only if a step fails.
-    fn run(&self, request: &Request, ready: &OwnedFd) -> StepResult<Infallible> {
+    fn run(&self, request: &Request, ready: &OwnedFd, early: Vec<Order>) -> StepResult<Infallible> {
         self.give_up_rights(request, ready)?;
+        early.into_iter().for_each(|order| self.obey(order));
         loop {
             let mut fds = [
                 PollFd::new(&self.control, PollFlags::IN),

@@ -9,7 +9,7 @@
 //! | *prepare* | supervisor | supplementary groups dropped (root), channels made, descriptors close-on-exec |
 //! | *clone* | supervisor, PID 1 | new user, mount, PID, IPC, UTS and cgroup namespaces; PID 1 adds its network |
 //! | *idmap* | PID 1 | one uid, one gid, setgroups denied; root becomes the workspace's owner |
-//! | *loopback* | PID 1 | host name set, `lo` up |
+//! | *loopback* | PID 1 | host name set, `lo` up; with the plan, what the proxy serves |
 //! | *mounts* | PID 1 | the mount plan, by descriptor, onto a new root: first what the groundwork has of it |
 //! | *proc* | PID 1 | a fresh `/proc`, no more user namespaces, its risky parts covered |
 //! | *pivot* | PID 1 | the new root becomes the root, the old one is detached |
@@ -27,6 +27,8 @@ mod detached;
 mod filesystem;
 mod init;
 mod message;
+mod netlink;
+mod network;
 mod process;
 mod remote;
 mod report;
@@ -45,7 +47,7 @@ use serde::{Deserialize, Serialize};
 pub(crate) use process::{Launched, begin, hand_over, kill, wait};
 pub use remote::init;
 pub(crate) use remote::{RemoteLauncher, can_launch};
-pub(crate) use report::{Event, Fault, FaultKind, Order, SetUp, SetUpReader, StepResult};
+pub(crate) use report::{Event, Fault, FaultKind, Inlet, Order, SetUp, SetUpReader, StepResult};
 
 /// What a box is begun with: the launcher's first message.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -150,8 +150,34 @@ pub(crate) enum Event {
     Stopped(i32),
     /// A mount of the box is gone: a program outside replaced or removed what it covered. The tree is dead.
     MountLost,
+    /// A socket of the box's namespace comes with this message, to be served from outside.
+    Inlet(Inlet),
+    /// There are no more of them. The supervisor answers when they are served.
+    NetworkReady,
     /// The file that is standard input can't be opened anew: the target reads the pipe that came with it.
     InputPiped,
+}
+
+/// What comes in at a socket of the box.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Inlet {
+    /// Clients of the proxy.
+    Proxy,
+    /// Connections to anywhere, redirected by the packet filter.
+    Redirected,
+    /// Connections to the socket's own port, at any address.
+    Direct,
+    /// Look-ups by UDP.
+    DnsUdp,
+    /// Look-ups by TCP.
+    DnsTcp,
+    /// Nothing: it is not connected yet, and can be to a server in the box.
+    Connector,
+}
+
+impl Inlet {
+    const ALL: [Self; 6] =
+        [Self::Proxy, Self::Redirected, Self::Direct, Self::DnsUdp, Self::DnsTcp, Self::Connector];
 }
 
 /// From the supervisor to PID 1.
@@ -180,6 +206,8 @@ impl Event {
             Self::Stopped(signal) => (4, signal),
             Self::InputPiped => (5, 0),
             Self::MountLost => (6, 0),
+            Self::Inlet(inlet) => (7, inlet as i32),
+            Self::NetworkReady => (8, 0),
         };
         encode(tag, value)
     }
@@ -193,6 +221,8 @@ impl Event {
             4 => Some(Self::Stopped(value)),
             5 => Some(Self::InputPiped),
             6 => Some(Self::MountLost),
+            7 => Inlet::ALL.into_iter().find(|inlet| *inlet as i32 == value).map(Self::Inlet),
+            8 => Some(Self::NetworkReady),
             _ => None,
         }
     }

@@ -278,6 +278,7 @@ fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
     let (status, detail) = match request.plan.socket_gate {
         seccomp::SocketGate::UnixOnly => (LayerStatus::Enforced, "Unix sockets only"),
         seccomp::SocketGate::LoopbackOnly => (LayerStatus::Enforced, "the box's own loopback"),
+        seccomp::SocketGate::ProxyRouted => (LayerStatus::Enforced, "the box's own loopback, and its proxy"),
         seccomp::SocketGate::Unrestricted => (LayerStatus::NotRequested, "all of the host's network"),
     };
     let is_masked = |op: &MountOp| matches!(op, MountOp::Mask { may_be_gone: true, .. });

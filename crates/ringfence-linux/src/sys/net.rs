@@ -1,9 +1,17 @@
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
 use super::checked;
+
+/// Bytes of a TCP socket that the other side has not acknowledged (tcp(7), `SIOCOUTQ`).
+pub(crate) fn unsent_bytes(socket: &OwnedFd) -> Result<i32, Errno> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes an int, which outlives the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }.into())?;
+    Ok(bytes)
+}
 
 /// Brings up the loopback interface of this network namespace (netdevice(7), `SIOCSIFFLAGS`).
 pub(crate) fn loopback_up() -> Result<(), Errno> {

@@ -21,8 +21,10 @@ pub struct LinuxFacts {
     pub present: Vec<PathBuf>,
     /// Canonical paths of pathname sockets that can be connected or sent to (`/proc/net/unix`).
     pub sockets: Vec<PathBuf>,
-    /// Where `/etc/resolv.conf` leads, if that is outside `/etc`.
+    /// Canonical path of `/etc/resolv.conf`, if there is one.
     pub resolv_conf: Option<PathBuf>,
+    /// Canonical path of `/etc/nsswitch.conf`, if there is one.
+    pub nsswitch: Option<PathBuf>,
     /// Canonical path of `/etc/hosts`, if there is one.
     pub hosts_file: Option<PathBuf>,
     /// The caller's environment.

@@ -4,6 +4,7 @@ mod facts;
 mod groundwork;
 mod landlock;
 mod mounts;
+pub mod network;
 mod plan;
 pub mod seccomp;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 pub use facts::{LinuxFacts, RootEntry, SYSTEM_ROOTS};
 pub use groundwork::Groundwork;
 pub use landlock::{LandlockAccess, LandlockPlan, LandlockRule};
+pub use network::{HostRules, NetworkPlan};
 pub use plan::linux;
 
 /// Everything that a Linux driver does for one run.
@@ -24,6 +26,8 @@ pub struct LinuxPlan {
     pub identity: Identity,
     /// Whether the box has a network namespace of its own; false only for `AllowAll`.
     pub own_network: bool,
+    /// What that namespace has besides its empty loopback, if anything.
+    pub network: Option<NetworkPlan>,
     /// What to mount, in this order, onto a root that starts empty.
     pub mounts: Vec<MountOp>,
     /// Whether the fresh `/proc` allows the box to make user namespaces of its own.

@@ -13,6 +13,7 @@ use ringfence_types::{
 
 use super::facts::{LinuxFacts, RootEntry};
 use super::groundwork::{DEV_SIZE, first_mounts};
+use super::network::{NSSWITCH_CONF, RESOLV_CONF};
 use super::plan::writes_everything;
 use super::{Access, MountOp};
 use crate::ProfileError;
@@ -404,6 +405,10 @@ impl<'a> Mounts<'a> {
             if let Some(at) = hosts.filter(|at| self.view(at) == View::Read) {
                 self.ops.push(MountOp::Cover { at, content: HOSTS.to_owned() });
             }
+            if self.policy.network.is_by_host() {
+                self.cover(self.facts.resolv_conf.as_deref(), RESOLV_CONF);
+                self.cover(self.facts.nsswitch.as_deref(), NSSWITCH_CONF);
+            }
         } else if let Some(path) = &self.facts.resolv_conf {
             let at = UnixPath::from(path.as_path());
             if self.view(&at) == View::Private {
@@ -411,6 +416,13 @@ impl<'a> Mounts<'a> {
                 self.bind(&at, None, Access::ReadOnly, false);
             }
         }
+    }
+
+    /// Puts content of ours in the place of a file of the host's, also where that does not show.
+    fn cover(&mut self, file: Option<&Path>, content: &str) {
+        let Some(at) = file.map(UnixPath::from) else { return };
+        self.mount_point(&at, false);
+        self.ops.push(MountOp::Cover { at, content: content.to_owned() });
     }
 
     fn finish(&mut self) {

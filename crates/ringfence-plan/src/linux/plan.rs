@@ -4,7 +4,7 @@ use ringfence_types::{Network, PathKind, ResolvedPath, ResolvedPolicy, UnixPath,
 
 use super::mounts::Mounts;
 use super::seccomp::{self, FilterPolicy, SocketGate};
-use super::{EnvBytes, Identity, LinuxFacts, LinuxPlan, landlock};
+use super::{EnvBytes, Identity, LinuxFacts, LinuxPlan, NetworkPlan, landlock, network};
 use crate::ProfileError;
 
 /// Host variables that pass into the box; also every `LC_*`.
@@ -27,10 +27,12 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
         return Err(ProfileError::CwdHidden(policy.cwd.path.clone()));
     }
     let identity = Identity::of(facts.uid, facts.gid, policy.workspace_owner, policy.linux.nested_userns);
-    let socket_gate = match (&policy.network, policy.loopback) {
+    let network = NetworkPlan::of(policy);
+    let socket_gate = match (&policy.network, &network) {
         (Network::AllowAll, _) => SocketGate::Unrestricted,
-        (_, true) => SocketGate::LoopbackOnly,
-        (_, false) => SocketGate::UnixOnly,
+        (_, Some(_)) => SocketGate::ProxyRouted,
+        (_, None) if policy.loopback => SocketGate::LoopbackOnly,
+        (_, None) => SocketGate::UnixOnly,
     };
     let filter = FilterPolicy {
         gate: socket_gate,
@@ -41,6 +43,7 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
     let mounts = Mounts::plan(policy, facts)?;
     Ok(LinuxPlan {
         own_network: policy.network != Network::AllowAll,
+        network,
         nested_userns: policy.linux.nested_userns,
         landlock: landlock::plan(facts.landlock_abi, &mounts, policy.linux.nested_userns),
         mounts,
@@ -63,8 +66,10 @@ pub fn linux(policy: &ResolvedPolicy, facts: &LinuxFacts) -> Result<LinuxPlan, P
 /// What later backends will enforce is an error until they do, never less isolation.
 fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
     let unsupported = |feature, reason| Err(ProfileError::Unsupported { feature, reason });
-    if matches!(policy.network, Network::AllowHosts { .. }) {
-        return unsupported("network by host name", "the managed proxy is not built yet");
+    let single =
+        !policy.deny_hosts.is_empty() || !policy.loopback_ports.is_empty() || !policy.publish.is_empty();
+    if policy.network == Network::AllowAll && single {
+        return unsupported("a rule on single hosts or ports", "the box has the host's whole network");
     }
     if policy.max_memory_mb.is_some() {
         return unsupported("a memory limit", "cgroup limits are not built yet");
@@ -115,6 +120,11 @@ fn host_environment(
         // Without CAP_CHOWN, extracting an archive as uid 0 would fail on each file of another owner.
         set("TAR_OPTIONS", "--no-same-owner".into());
     }
+    if policy.network.is_by_host() {
+        for (name, value) in network::git_variables() {
+            set(name, value);
+        }
+    }
     for cache in policy.caches.iter().filter(|cache| cache.at.kind != PathKind::Directory) {
         if let (Some(variable), Some(name)) = (&cache.env, cache.at.path.file_name()) {
             set(variable, UnixPath::from(PRIVATE_CACHES).join(name.as_encoded_bytes()));
@@ -130,6 +140,9 @@ fn forced_environment(policy: &ResolvedPolicy) -> Vec<(EnvBytes, EnvBytes)> {
     let mut env = vec![("RINGFENCE_SANDBOX".into(), "native".into())];
     if policy.network == Network::None {
         env.push(("RINGFENCE_NETWORK_DISABLED".into(), "1".into()));
+    }
+    if policy.network.is_by_host() {
+        env.extend(network::proxy_variables());
     }
     env
 }

@@ -28,6 +28,7 @@ pub(crate) fn facts() -> LinuxFacts {
         present: ["/proc", "/run", "/sys", "/tmp"].map(PathBuf::from).into(),
         sockets: Vec::new(),
         resolv_conf: Some("/run/systemd/resolve/stub-resolv.conf".into()),
+        nsswitch: Some("/etc/nsswitch.conf".into()),
         hosts_file: Some("/etc/hosts".into()),
         env: [
             ("PATH", "/usr/bin"),
@@ -66,6 +67,9 @@ pub(crate) fn strict() -> ResolvedPolicy {
         deny: Vec::new(),
         deny_patterns: Vec::new(),
         network: Network::None,
+        deny_hosts: Vec::new(),
+        loopback_ports: Vec::new(),
+        publish: Vec::new(),
         loopback: false,
         spawn: false,
         unix_sockets: Vec::new(),

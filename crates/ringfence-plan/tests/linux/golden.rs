@@ -1,7 +1,8 @@
 use insta::assert_snapshot;
 use ringfence_plan::ProfileError;
-use ringfence_plan::linux::{Groundwork, MountOp, RootEntry, linux};
-use ringfence_types::{CacheMount, Linux, Network, Owner, PathKind, Protected, ResolvedPolicy};
+use ringfence_plan::linux::seccomp::SocketGate;
+use ringfence_plan::linux::{Groundwork, HostRules, MountOp, NetworkPlan, RootEntry, linux};
+use ringfence_types::{CacheMount, HostPattern, Linux, Network, Owner, PathKind, Protected, ResolvedPolicy};
 
 use crate::fixture::{WORKSPACE, dir, facts, file, mounts, path, plan, strict, workspace_write};
 
@@ -126,14 +127,41 @@ fn what_cannot_be_kept_is_an_error() {
         let policy = ResolvedPolicy { deny: vec![dir(own)], ..strict() };
         assert!(matches!(linux(&policy, &facts()), Err(ProfileError::Unsupported { .. })), "{own}");
     }
-    let hosts = Network::AllowHosts { hosts: vec!["a.com".parse().unwrap()] };
+    let all = ResolvedPolicy { network: Network::AllowAll, ..strict() };
     for policy in [
+        ResolvedPolicy { deny_hosts: vec!["a.com".parse().unwrap()], ..all.clone() },
+        ResolvedPolicy { loopback_ports: vec![1], ..all.clone() },
+        ResolvedPolicy { publish: vec!["1:1".parse().unwrap()], ..all.clone() },
         ResolvedPolicy { max_memory_mb: Some(1), ..strict() },
         ResolvedPolicy { max_processes: Some(1), ..strict() },
-        ResolvedPolicy { network: hosts, ..strict() },
     ] {
         assert!(matches!(linux(&policy, &facts()), Err(ProfileError::Unsupported { .. })));
     }
+}
+
+#[test]
+fn a_network_by_host_has_a_proxy_and_its_own_resolver() {
+    let host: HostPattern = "a.com".parse().unwrap();
+    let plan =
+        plan(&ResolvedPolicy { network: Network::AllowHosts { hosts: vec![host.clone()] }, ..strict() });
+    assert!(plan.own_network);
+    assert_eq!(plan.socket_gate, SocketGate::ProxyRouted);
+    let rules = HostRules { public: false, allow: vec![host], deny: Vec::new() };
+    let expected = NetworkPlan { hosts: Some(rules), loopback_ports: Vec::new(), publish: Vec::new() };
+    assert_eq!(plan.network, Some(expected));
+    let forced = |name: &str| plan.env_forced.iter().find(|(known, _)| known.to_string() == name);
+    for name in ["HTTPS_PROXY", "http_proxy", "npm_config_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"] {
+        assert_eq!(forced(name).unwrap().1.to_string(), "http://127.0.0.1:808", "{name}");
+    }
+    assert!(forced("RINGFENCE_NETWORK_DISABLED").is_none());
+    let text = mounts(&plan);
+    for file in ["/run/systemd/resolve/stub-resolv.conf", "/etc/nsswitch.conf", "/etc/hosts"] {
+        assert!(text.contains(&format!("cover at=\"{file}\"")), "{file}: {text}");
+    }
+
+    let none = self::plan(&strict());
+    assert_eq!((none.network, none.socket_gate), (None, SocketGate::UnixOnly));
+    assert!(none.env_forced.iter().all(|(name, _)| !name.to_string().ends_with("_PROXY")));
 }
 
 #[test]

@@ -201,9 +201,11 @@ impl Tightener {
         self.forbid(&key("write"), &raw.write);
         self.forbid(&key("unix_sockets"), &raw.unix_sockets);
         self.forbid(&key("devices"), &raw.devices);
+        self.forbid(&key("allow_hosts"), &raw.allow_hosts);
         self.forbid(&key("env"), &raw.env);
         self.forbid(&key("caches"), &raw.caches);
         profile.deny.extend(raw.deny.into_iter().flat_map(|deny| deny.value));
+        profile.deny_hosts.extend(raw.deny_hosts.into_iter().flat_map(|deny| deny.value));
         let limit = |new: &Option<_>, old: &Option<_>| old.is_none() || new <= old;
         let limits = &mut profile.rlimits;
         self.only(&mut limits.open_files, &key("open_files"), raw.open_files.map(some), limit);
@@ -294,6 +296,8 @@ impl From<RawProfile> for Profile {
             deny: list(raw.deny),
             unix_sockets: list(raw.unix_sockets),
             devices: list(raw.devices),
+            allow_hosts: raw.allow_hosts.map(|hosts| hosts.value).unwrap_or_default(),
+            deny_hosts: raw.deny_hosts.map(|hosts| hosts.value).unwrap_or_default(),
             env: list(raw.env),
             caches: list(raw.caches),
             timeout: raw.timeout_seconds.map(|limit| Duration::from_secs(limit.value)),

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use ringfence_gate::protected::GitProtection;
 use ringfence_policy::Category;
 use ringfence_policy::command_policy::{CustomAction, CustomRule, Enforcement};
+use ringfence_types::{HostPattern, HostPatternError};
 use toml::de::DeTable;
 
 use super::problem::Problem;
@@ -77,6 +78,8 @@ pub(crate) struct RawProfile {
     pub(crate) deny: Option<Setting<Vec<String>>>,
     pub(crate) unix_sockets: Option<Setting<Vec<String>>>,
     pub(crate) devices: Option<Setting<Vec<String>>>,
+    pub(crate) allow_hosts: Option<Setting<Vec<HostPattern>>>,
+    pub(crate) deny_hosts: Option<Setting<Vec<HostPattern>>>,
     pub(crate) env: Option<Setting<Vec<String>>>,
     pub(crate) caches: Option<Setting<Vec<String>>>,
     pub(crate) timeout_seconds: Option<Setting<u64>>,
@@ -123,7 +126,7 @@ pub(crate) fn parse(text: &str) -> Result<RawConfig, Vec<Problem>> {
 fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
     reader.not_available(&["macos"], "the macOS backend");
     reader.not_available(&["windows"], "the Windows backend");
-    reader.not_available(&["network"], "network access by host name");
+    reader.not_available(&["network"], "settings of the proxy");
     reader.not_available(&["audit"], "the durable audit ledger");
     RawSandbox {
         workspace_root: reader.string("workspace_root"),
@@ -214,7 +217,6 @@ fn profile(name: &str, reader: &mut Reader<'_>) -> RawProfile {
     if RESERVED.contains(&name) {
         reader.refuse_table(format!("another name: `{name}` is a word of --profile"));
     }
-    reader.not_available(&["allow_hosts", "deny_hosts"], "network access by host name");
     reader.not_available(&["max_memory_mb", "max_processes", "cpu_quota_percent"], "cgroup limits");
     let modes = Mode::ALL.map(|mode| (mode.as_str(), mode));
     RawProfile {
@@ -225,11 +227,25 @@ fn profile(name: &str, reader: &mut Reader<'_>) -> RawProfile {
         deny: reader.strings("deny"),
         unix_sockets: reader.strings("unix_sockets"),
         devices: reader.strings("devices"),
+        allow_hosts: hosts(reader, "allow_hosts"),
+        deny_hosts: hosts(reader, "deny_hosts"),
         env: env(reader),
         caches: reader.strings("caches"),
         timeout_seconds: reader.integer("timeout_seconds", 1..365 * DAY + 1),
         open_files: reader.integer("open_files", 16..MAX_BYTES),
         file_size: reader.integer("file_size", 0..MAX_BYTES),
+    }
+}
+
+/// Host patterns, as `--allow-host` takes them.
+fn hosts(reader: &mut Reader<'_>, key: &'static str) -> Option<Setting<Vec<HostPattern>>> {
+    let Setting { value, line } = reader.strings(key)?;
+    match value.iter().map(|text| text.parse()).collect::<Result<Vec<_>, HostPatternError>>() {
+        Ok(value) => Some(Setting { value, line }),
+        Err(error) => {
+            reader.invalid(line, key, format!("host patterns: {error}"));
+            None
+        }
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringfence_gate::{GateConfig, protected};
 use ringfence_policy::{CommandPolicyConfig, RateLimitConfig};
-use ringfence_types::{LayerName, Linux, Rlimits};
+use ringfence_types::{HostPattern, LayerName, Linux, Rlimits};
 
 use crate::host::HostEnv;
 use crate::{Mode, OutputFloor, SessionSettings};
@@ -102,6 +102,10 @@ pub struct Profile {
     pub unix_sockets: Vec<String>,
     /// Devices by name.
     pub devices: Vec<String>,
+    /// Hosts that may be reached.
+    pub allow_hosts: Vec<HostPattern>,
+    /// Hosts that may not, whatever else is allowed.
+    pub deny_hosts: Vec<HostPattern>,
     /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
     pub env: Vec<String>,
     /// Cache directories of the host that are shown below a private layer.

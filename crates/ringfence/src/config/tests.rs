@@ -103,15 +103,24 @@ env = ["=x"]
 
 #[test]
 fn keys_of_later_features_are_refused_by_name() {
-    let text = "[sandbox.network]\nx = 1\n[sandbox.macos]\n[sandbox.linux]\nmax_pids = 3\n[profile.p]\nallow_hosts = []\n";
+    let text = "[sandbox.network]\nx = 1\n[sandbox.macos]\n[sandbox.linux]\nmax_pids = 3\n[profile.p]\nmax_processes = 1\n";
     let found = problems(text);
     assert_eq!(found.len(), 4, "{found:#?}");
-    assert_eq!(
-        found[0],
-        "line 1: `sandbox.network` needs network access by host name, which is not available yet"
-    );
+    assert_eq!(found[0], "line 1: `sandbox.network` needs settings of the proxy, which is not available yet");
     assert!(found[2].starts_with("line 5: `sandbox.linux.max_pids` needs cgroup limits"), "{found:#?}");
-    assert!(found[3].starts_with("line 7: `profile.p.allow_hosts`"), "{found:#?}");
+    assert!(found[3].starts_with("line 7: `profile.p.max_processes`"), "{found:#?}");
+}
+
+#[test]
+fn hosts_are_patterns() {
+    let found = problems("[profile.p]\nallow_hosts = [\"https://a.com/\"]\n");
+    assert_eq!(
+        found,
+        [
+            "line 2: `profile.p.allow_hosts` expects host patterns: host pattern `https://a.com/` holds a scheme or a \
+          path, expected only a host and an optional port"
+        ]
+    );
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use ringfence_gate::CacheRequest;
-use ringfence_types::{EnvVar, Rlimits};
+use ringfence_types::{EnvVar, HostPattern, Rlimits};
 
 use super::{BUILTIN, Builtin, BuiltinCache, Place, ProfileChoice, detect};
 use crate::Mode;
@@ -27,6 +27,8 @@ pub(crate) struct Selected {
     pub(crate) deny: Vec<PathBuf>,
     pub(crate) unix_sockets: Vec<PathBuf>,
     pub(crate) devices: Vec<String>,
+    pub(crate) allow_hosts: Vec<HostPattern>,
+    pub(crate) deny_hosts: Vec<HostPattern>,
     pub(crate) env: Vec<EnvVar>,
     pub(crate) caches: Vec<CacheRequest>,
     pub(crate) timeout: Option<Duration>,
@@ -163,6 +165,8 @@ impl Merger<'_> {
             }
         }
         self.selected.devices.extend(profile.devices.iter().cloned());
+        self.selected.allow_hosts.extend(profile.allow_hosts.iter().cloned());
+        self.selected.deny_hosts.extend(profile.deny_hosts.iter().cloned());
         for path in &profile.caches {
             let at = expand(path, self.host, self.workspace)?;
             self.selected.caches.push(CacheRequest { at, env: None });

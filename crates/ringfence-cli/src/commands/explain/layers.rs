@@ -74,6 +74,7 @@ fn intent(plan: &LinuxPlan, name: LayerName) -> (Intent, String) {
             None => (Intent::Planned, format!("{} paths", plan.protected_count)),
         },
         LayerName::Cgroup => (Intent::NotRequested, "no limit of memory, processes or processors".to_owned()),
+        LayerName::Proxy if plan.network.is_some() => planned("every connection is decided on one by one"),
         LayerName::Proxy => (Intent::NotRequested, "no network by host name".to_owned()),
     }
 }
@@ -97,6 +98,7 @@ pub(super) fn gate(gate: SocketGate) -> &'static str {
     match gate {
         SocketGate::UnixOnly => "Unix sockets and route queries",
         SocketGate::LoopbackOnly => "Unix sockets and the box's own loopback",
+        SocketGate::ProxyRouted => "Unix sockets, and the box's own loopback with its proxy",
         SocketGate::Unrestricted => "all families but AF_ALG and AF_VSOCK",
     }
 }

@@ -4,8 +4,10 @@
 use std::path::Path;
 
 use ringfence_plan::linux::seccomp::{Arch, RuleSummary, SocketGate};
-use ringfence_plan::linux::{Identity, LandlockPlan, LinuxPlan, MountOp};
-use ringfence_types::{Network, ResolvedPath, ResolvedPolicy, Rlimits, UnixPath, WorkspaceAccess};
+use ringfence_plan::linux::{Identity, LandlockPlan, LinuxPlan, MountOp, NetworkPlan};
+use ringfence_types::{
+    HostPattern, Network, Publish, ResolvedPath, ResolvedPolicy, Rlimits, UnixPath, WorkspaceAccess,
+};
 use serde::Serialize;
 
 use super::layers::PlannedLayer;
@@ -36,6 +38,9 @@ pub(super) struct PolicyReport<'a> {
     deny: Vec<UnixPath>,
     deny_patterns: Vec<UnixPath>,
     network: &'a Network,
+    deny_hosts: &'a [HostPattern],
+    loopback_ports: &'a [u16],
+    publish: &'a [Publish],
     loopback: bool,
     spawn_subprocess: bool,
     unix_sockets: Vec<UnixPath>,
@@ -59,6 +64,7 @@ pub(super) struct PlanReport<'a> {
     identity: Identity,
     cwd: &'a UnixPath,
     own_network: bool,
+    network: Option<&'a NetworkPlan>,
     mounts: &'a [MountOp],
     landlock: Option<&'a LandlockPlan>,
     seccomp: SeccompReport,
@@ -88,6 +94,9 @@ impl<'a> PolicyReport<'a> {
             deny: list(&policy.deny),
             deny_patterns: policy.deny_patterns.iter().map(|path| text(path)).collect(),
             network: &policy.network,
+            deny_hosts: &policy.deny_hosts,
+            loopback_ports: &policy.loopback_ports,
+            publish: &policy.publish,
             loopback: policy.loopback,
             spawn_subprocess: policy.spawn,
             unix_sockets: list(&policy.unix_sockets),
@@ -111,6 +120,7 @@ impl<'a> PlanReport<'a> {
             identity: plan.identity,
             cwd: &plan.cwd,
             own_network: plan.own_network,
+            network: plan.network.as_ref(),
             mounts: &plan.mounts,
             landlock: plan.landlock.as_ref(),
             seccomp: SeccompReport {

@@ -73,6 +73,16 @@ fn summary(subject: &Subject<'_>) -> Table {
         &format!("uid {}, gid {}, no capabilities", plan.identity.uid, plan.identity.gid),
     ]);
     table.plain(["network", &network(policy)]);
+    if !policy.deny_hosts.is_empty() {
+        table.plain(["hosts denied", &joined(&policy.deny_hosts)]);
+    }
+    for port in &policy.loopback_ports {
+        table.plain(["port", &format!("{port} leads to the host's")]);
+    }
+    for publish in &policy.publish {
+        table
+            .plain(["published", &format!("{} leads to port {} inside", publish.host(), publish.box_port())]);
+    }
     table.plain(["sockets", layers::gate(plan.socket_gate)]);
     table.plain(["processes", if policy.spawn { "may be started" } else { "none but the program itself" }]);
     for pattern in &policy.deny_patterns {
@@ -92,6 +102,8 @@ fn network(policy: &ResolvedPolicy) -> String {
         Network::None => "none".to_owned(),
         Network::AllowAll => "the host's, as it is".to_owned(),
         Network::AllowHosts { hosts } => joined(hosts),
+        Network::Public { hosts } if hosts.is_empty() => "every public address".to_owned(),
+        Network::Public { hosts } => format!("every public address, {}", joined(hosts)),
     }
 }
 

@@ -70,11 +70,14 @@ fn help() {
     Network:
           --net <NET>                   No network, the public internet, or the host's network as it is
                                         [default: none] [possible values: none, public, all]
-          --allow-host <PATTERN>        Let the box reach this host; not available yet
-          --deny-host <PATTERN>         Keep the box from this host; not available yet
-          --publish <[ADDR:]PORT:PORT>  Let the host reach a server in the box; not available yet
-          --allow-loopback <PORT>       Let the box reach one port of the host's loopback; not available
-                                        yet
+          --allow-host <PATTERN>        Let the box reach this host: name, *.suffix, **.suffix, address
+                                        or network, with :port or :* [default: ports 80 and 443]
+          --deny-host <PATTERN>         Keep the box from this host, whatever else is allowed; without a
+                                        port on every port
+          --publish <[ADDR:]PORT:PORT>  Let the host reach a server in the box: the host's address
+                                        [default: 127.0.0.1] and port, then the server's port
+          --allow-loopback <PORT>       Let the box reach this port of the host's loopback, at the same
+                                        port of its own
 
     Limits:
           --timeout <TIME>     End the run after this time: 60s, 5m, 1h30m [default: no limit]

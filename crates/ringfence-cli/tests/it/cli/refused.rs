@@ -51,6 +51,13 @@ fn usage_errors() {
     ringfence: `--net none` contradicts `--allow-host`
     hint: leave out one of the two
     ");
+    assert_snapshot!(ringfence(&["run", "--allow-host", "https://a.example/", "--", "true"]), @"
+    exit: 125
+    --- stdout
+    --- stderr
+    ringfence: `https://a.example/` is no value of `--allow-host`: host pattern `https://a.example/` holds a scheme or a path, expected only a host and an optional port
+    hint: see `ringfence run --help`
+    ");
     assert_snapshot!(ringfence(&["run", "--quiet", "--verbose", "--", "true"]), @"
     exit: 125
     --- stdout
@@ -97,13 +104,6 @@ fn usage_errors() {
 
 #[test]
 fn options_of_missing_features() {
-    assert_snapshot!(ringfence(&["run", "--allow-host", "a.example", "--", "true"]), @"
-    exit: 125
-    --- stdout
-    --- stderr
-    ringfence: `--allow-host` is not available yet: network by host name needs the managed proxy
-    hint: use `--net none`, or `--net all` for the host's whole network
-    ");
     assert_snapshot!(ringfence(&["run", "--memory", "512M", "--", "true"]), @"
     exit: 125
     --- stdout

@@ -44,6 +44,9 @@ pub enum SocketGate {
     UnixOnly,
     /// IP sockets too, none of them raw. Meant for a network namespace that has nothing but its own loopback.
     LoopbackOnly,
+    /// The same sockets, where the loopback has a proxy. Stream sockets reach what it lets through; nothing but the
+    /// proxy's look-up service takes datagrams that leave the box, as the namespace has no other way out.
+    ProxyRouted,
     /// All but `AF_ALG` and `AF_VSOCK`. Packet and raw sockets are left to the kernel, which asks for a
     /// capability that the box doesn't have.
     Unrestricted,

@@ -1,6 +1,6 @@
 //! The table of the command's filter, sorted by name within each group.
 
-use super::SocketGate::{LoopbackOnly, UnixOnly, Unrestricted};
+use super::SocketGate::{LoopbackOnly, ProxyRouted, UnixOnly, Unrestricted};
 use super::row::Errno::{EAFNOSUPPORT, ENOSYS, EPERM};
 use super::row::Group::{Gates, Namespaces, NoSpawn};
 use super::row::{Action, Call, Check, Errno, Row, call};
@@ -214,7 +214,7 @@ pub(super) static ROWS: &[Row] = &[
         ])
         .misses(&[&[AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC], &[AF_NETLINK, SOCK_RAW]]),
     refuse(EAFNOSUPPORT, call!(socket), "no network: only Unix sockets, IP on own loopback, route queries")
-        .group(Gates(&[LoopbackOnly]))
+        .group(Gates(&[LoopbackOnly, ProxyRouted]))
         .when(&[Check::is_not(0, &[AF_UNIX, AF_INET, AF_INET6, AF_NETLINK])])
         .hits(&[
             &[AF_ALG, SOCK_STREAM],
@@ -223,7 +223,7 @@ pub(super) static ROWS: &[Row] = &[
         ])
         .misses(&[&[AF_INET, SOCK_STREAM], &[AF_INET6, SOCK_DGRAM | SOCK_NONBLOCK]]),
     refuse(EAFNOSUPPORT, call!(socket), "of netlink only route queries, which list addresses and interfaces")
-        .group(Gates(&[UnixOnly, LoopbackOnly]))
+        .group(Gates(&[UnixOnly, LoopbackOnly, ProxyRouted]))
         .when(&[Check::is(0, &[AF_NETLINK]), Check::is_not(2, &[NETLINK_ROUTE])])
         .hits(&[
             &[AF_NETLINK, SOCK_RAW, NETLINK_KOBJECT_UEVENT],
@@ -234,7 +234,7 @@ pub(super) static ROWS: &[Row] = &[
             &[AF_NETLINK, SOCK_DGRAM | SOCK_CLOEXEC],
         ]),
     refuse(EPERM, call!(socket), "raw sockets forge packets")
-        .group(Gates(&[LoopbackOnly]))
+        .group(Gates(&[LoopbackOnly, ProxyRouted]))
         .when(&[Check::is(0, &[AF_INET, AF_INET6]), Check::masked(1, SOCK_TYPE, &[SOCK_RAW, SOCK_PACKET])])
         .hits(&[
             &[AF_INET, SOCK_RAW, 1],
@@ -248,12 +248,12 @@ pub(super) static ROWS: &[Row] = &[
         .hits(&[&[AF_ALG, SOCK_STREAM], &[AF_VSOCK, SOCK_STREAM]])
         .misses(&[&[AF_INET, SOCK_STREAM], &[AF_NETLINK, SOCK_RAW, 4]]),
     refuse(EAFNOSUPPORT, call!(socketcall on x86), "its arguments lie in memory, where no filter sees them")
-        .group(Gates(&[UnixOnly, LoopbackOnly]))
+        .group(Gates(&[UnixOnly, LoopbackOnly, ProxyRouted]))
         .when(&[Check::is(0, &[SYS_SOCKET, SYS_SOCKETPAIR])])
         .hits(&[&[SYS_SOCKET], &[SYS_SOCKETPAIR]])
         .misses(&[&[SYS_BIND]]),
     refuse(EAFNOSUPPORT, call!(socketpair), "only Unix sockets come in pairs")
-        .group(Gates(&[UnixOnly, LoopbackOnly]))
+        .group(Gates(&[UnixOnly, LoopbackOnly, ProxyRouted]))
         .when(&[Check::is_not(0, &[AF_UNIX])])
         .hits(&[&[AF_INET, SOCK_STREAM], &[AF_NETLINK, SOCK_RAW]])
         .misses(&[&[AF_UNIX, SOCK_STREAM], &[AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC]]),

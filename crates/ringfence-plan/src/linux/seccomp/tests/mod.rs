@@ -18,7 +18,8 @@ const EAFNOSUPPORT: u32 = 0x0005_0061;
 const KILL: u32 = 0x8000_0000;
 
 const ARCHES: [Arch; 2] = [Arch::X86_64, Arch::Aarch64];
-const GATES: [SocketGate; 3] = [SocketGate::UnixOnly, SocketGate::LoopbackOnly, SocketGate::Unrestricted];
+const GATES: [SocketGate; 4] =
+    [SocketGate::UnixOnly, SocketGate::LoopbackOnly, SocketGate::ProxyRouted, SocketGate::Unrestricted];
 const DEFAULT: FilterPolicy =
     FilterPolicy { gate: SocketGate::LoopbackOnly, spawn: true, nested_userns: false, allow_i386: false };
 

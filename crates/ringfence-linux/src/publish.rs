@@ -1,0 +1,160 @@
+//! Ports of the host that lead to a server in the box.
+//!
+//! A connection into the box needs a socket that was made there. PID 1 makes a number of them beforehand; one that has
+//! served is disconnected and serves again (connect(2), `AF_UNSPEC`). So PID 1 needs no rights later, and the number
+//! of connections at one time is bounded.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::os::fd::OwnedFd;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use ringfence_types::Publish;
+use rustix::io::Errno;
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{Semaphore, oneshot};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use crate::sys;
+
+/// Between two looks at what the box has not taken yet, and after an error of accept(2) that may pass.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A server that has ended its side may take so long to read the rest.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// A listener of the host's, and the port in the box that it leads to.
+pub(crate) type Published = (TcpListener, u16);
+
+/// Listens where the plan says.
+///
+/// # Errors
+/// The first port that can't be had.
+pub(crate) fn listen(plan: &[Publish]) -> Result<Vec<Published>, (SocketAddr, io::Error)> {
+    let bind = |publish: &Publish| {
+        let listener = TcpListener::bind(publish.host()).and_then(|listener| {
+            listener.set_nonblocking(true)?;
+            Ok(listener)
+        });
+        listener.map(|listener| (listener, publish.box_port())).map_err(|error| (publish.host(), error))
+    };
+    plan.iter().map(bind).collect()
+}
+
+/// A thread that carries the connections. Dropping it ends them and waits for the thread.
+#[derive(Debug)]
+pub(crate) struct Carrier {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Carrier {
+    /// Serves the listeners with sockets of the box.
+    ///
+    /// # Errors
+    /// A thread or runtime that can't be had.
+    pub(crate) fn start(published: Vec<Published>, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let listeners = {
+            let _inside = runtime.enter();
+            let take = |(listener, port)| Ok((tokio::net::TcpListener::from_std(listener)?, port));
+            published.into_iter().map(take).collect::<io::Result<Vec<_>>>()?
+        };
+        let (stop, stopped) = oneshot::channel();
+        let pool = Arc::new(Pool { free: Semaphore::new(sockets.len()), sockets: Mutex::new(sockets) });
+        let serve = move || {
+            runtime.block_on(async {
+                let mut serving = JoinSet::new();
+                for (listener, port) in listeners {
+                    serving.spawn(accept(listener, port, Arc::clone(&pool)));
+                }
+                // A dropped sender means the same as a message.
+                let _ = stopped.await;
+                serving.shutdown().await;
+            });
+        };
+        let thread = thread::Builder::new().name("ringfence-publish".to_owned()).spawn(serve)?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Carrier {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Sockets of the box that are not in use.
+#[derive(Debug)]
+struct Pool {
+    free: Semaphore,
+    sockets: Mutex<Vec<OwnedFd>>,
+}
+
+impl Pool {
+    async fn take(&self) -> Option<OwnedFd> {
+        self.free.acquire().await.ok()?.forget();
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
+    fn give_back(&self, socket: OwnedFd) {
+        self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
+        self.free.add_permits(1);
+    }
+}
+
+/// Accepts as long as there are sockets; further connections wait in the kernel.
+async fn accept(listener: tokio::net::TcpListener, port: u16, pool: Arc<Pool>) {
+    let mut connections = JoinSet::new();
+    while let Some(socket) = pool.take().await {
+        let client = loop {
+            tokio::select! {
+                accepted = listener.accept() => match accepted {
+                    Ok((client, _)) => break client,
+                    Err(error) => {
+                        tracing::debug!(%error, "cannot accept a connection to a published port");
+                        sleep(PAUSE).await;
+                    }
+                },
+                Some(_) = connections.join_next() => {}
+            }
+        };
+        let pool = Arc::clone(&pool);
+        connections.spawn(async move {
+            if let Err(error) = carry(client, &socket, port).await {
+                tracing::debug!(%error, port, "a connection to a published port broke off");
+            }
+            // One that can't be disconnected is of no more use; the number in use stays bounded.
+            if rustix::net::connect_unspec(&socket).is_ok() {
+                pool.give_back(socket);
+            }
+        });
+    }
+}
+
+/// Carries one connection to the server in the box, in both directions to their ends.
+async fn carry(mut client: TcpStream, socket: &OwnedFd, port: u16) -> io::Result<()> {
+    let own = TcpSocket::from_std_stream(std::net::TcpStream::from(socket.try_clone()?));
+    let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
+    let mut server = match own.connect(server.into()).await {
+        Ok(server) => server,
+        Err(error) => {
+            // The client sees a reset, as if nobody listened.
+            client.set_zero_linger()?;
+            return Err(error);
+        }
+    };
+    tokio::io::copy_bidirectional(&mut client, &mut server).await?;
+    // The server has ended its side and may still read; disconnecting would take the rest from it.
+    let all_taken = async {
+        while sys::unsent_bytes(socket).is_ok_and(|bytes| bytes > 0) {
+            sleep(PAUSE).await;
+        }
+    };
+    timeout(LINGER, all_taken).await.map_err(|_| Errno::TIMEDOUT.into())
+}
