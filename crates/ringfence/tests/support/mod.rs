@@ -108,6 +108,7 @@ fn facts() -> LinuxFacts {
         present: vec![PathBuf::from("/tmp"), PathBuf::from("/proc")],
         sockets: Vec::new(),
         resolv_conf: None,
+        nsswitch: None,
         hosts_file: None,
         env: Vec::new(),
     }
