@@ -23,8 +23,8 @@ struct Server {
 impl Server {
     /// Answers plain HTTP; as a proxy, CONNECT too, and then answers in the place of the host that was asked for.
     fn start() -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let port = listener.local_addr().expect("an address").port();
         let seen = Arc::new(Mutex::new(Vec::new()));
         let log = Arc::clone(&seen);
         thread::spawn(move || {
@@ -38,7 +38,7 @@ impl Server {
 
     /// First lines of the requests so far.
     fn seen(&self) -> Vec<String> {
-        self.seen.lock().unwrap().clone()
+        self.seen.lock().expect("no writer panics").clone()
     }
 }
 
@@ -48,7 +48,7 @@ fn answer(stream: TcpStream, log: &Mutex<Vec<String>>) {
     let (mut reader, mut writer) = (BufReader::new(read_half), stream);
     let mut target = String::new();
     while let Some(first) = head(&mut reader) {
-        log.lock().unwrap().push(first.clone());
+        log.lock().expect("no writer panics").push(first.clone());
         let mut words = first.split(' ');
         let (method, place) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
         if target.is_empty() {
@@ -80,7 +80,7 @@ fn through(fixture: &Fixture, upstream: &Server, flags: &[&str], program: &[&str
 
 /// The denials of `--json` as kind, target, flag, source.
 fn denials(json: &Value) -> Vec<[String; 4]> {
-    let denials = json["denials"].as_array().unwrap();
+    let denials = json["denials"].as_array().expect("a list");
     let text = |denial: &Value, key: &str| denial[key].as_str().unwrap_or_default().to_owned();
     let row = |denial: &Value| ["kind", "target", "allow_with", "source"].map(|key| text(denial, key));
     denials.iter().filter(|denial| denial["certain"] == true).map(row).collect()
