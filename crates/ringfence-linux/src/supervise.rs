@@ -273,7 +273,8 @@ impl Supervision<'_> {
             Ok(Some((Event::MountLost, _))) => return Ok(Some(End::MountLost)),
             Ok(Some((Event::InputPiped, _))) => self.streams.relay_stdin_file(),
             Ok(Some((Event::Stopped(signal), _))) => self.stopped(signal)?,
-            Err(Errno::AGAIN | Errno::INTR) => {}
+            // PID 1 ended with an order of ours unread, of which the socket tells before it gives PID 1's last event.
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNRESET) => {}
             Ok(Some((Event::Terminal | Event::Inlet(_), None)) | None) | Err(_) => {
                 return Ok(Some(End::Vanished));
             }

@@ -23,7 +23,7 @@ const RUN_EXAMPLES: &str = "\
 Examples:
   ringfence run -- cargo build
       The current directory is writable, the rest of the disk read-only, no network
-  ringfence run --write ../shared --deny .env -- make
+  ringfence run --write ~/shared --deny .env -- make
       One more writable directory; one file of the workspace out of reach
   ringfence run --net all --timeout 10m -- npm ci
       The host's network, at most ten minutes

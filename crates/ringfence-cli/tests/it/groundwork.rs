@@ -2,8 +2,14 @@
 
 use std::fs;
 use std::process::Stdio;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
 
-use ringfence_testkit::{Fixture, needs};
+use ringfence_testkit::{Fixture, end_all, needs};
+use rustix::fs::{CWD, RenameFlags};
+use rustix::process::Signal;
 
 use crate::support::{as_each_caller, binaries};
 
@@ -62,6 +68,64 @@ fn a_refused_run_leaves_no_process() {
         };
         let left = fs::read_dir("/proc").expect("/proc").flatten().filter(ours).count();
         assert_eq!(left, 0);
+    });
+}
+
+/// A supervisor that is killed at any moment of the start takes the begun box along.
+#[test]
+fn a_supervisor_killed_at_the_start_leaves_no_process() {
+    as_each_caller(|fixture| {
+        let token = format!("7654321.{}", std::process::id());
+        for moment in 0..40 {
+            let run = fixture.inside(&[], &["sleep", &token]).spawn();
+            thread::sleep(Duration::from_micros(150 * moment));
+            run.signal(Signal::KILL);
+            assert!(run.wait().code.is_none());
+        }
+        assert!(end_all(&token, Duration::from_secs(2)).is_empty());
+        // The control: a run that nobody kills is found by its token.
+        let run = fixture.inside(&[], &["sleep", &token]).spawn();
+        while !is_there(&token) {
+            thread::sleep(Duration::from_millis(1));
+        }
+        run.end();
+    });
+}
+
+fn is_there(token: &str) -> bool {
+    let named = |entry: &fs::DirEntry| {
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        line.windows(token.len()).any(|window| window == token.as_bytes())
+    };
+    fs::read_dir("/proc").expect("/proc").flatten().any(|entry| named(&entry))
+}
+
+/// Two denied files that somebody outside exchanges all the time: either both are covered, or the run is refused.
+#[test]
+fn denied_files_that_are_exchanged_stay_denied() {
+    as_each_caller(|fixture| {
+        let files = ["one", "other"].map(|name| fixture.write(format!("ws/{name}"), "a secret"));
+        let flags = ["--deny", "one", "--deny", "other"];
+        let over = Arc::new(AtomicBool::new(false));
+        let exchanger = thread::spawn({
+            let (files, over) = (files.clone(), Arc::clone(&over));
+            move || {
+                while !over.load(Ordering::Relaxed) {
+                    let [one, other] = &files;
+                    rustix::fs::renameat_with(CWD, one, CWD, other, RenameFlags::EXCHANGE)
+                        .expect("renameat2(2)");
+                }
+            }
+        });
+        let outputs: Vec<_> =
+            (0..80).map(|_| fixture.inside(&flags, &["cat", "one", "other"]).finish()).collect();
+        over.store(true, Ordering::Relaxed);
+        exchanger.join().expect("the exchanger");
+        for finished in outputs {
+            assert!(!finished.out().contains("secret"), "{}", finished.report());
+        }
+        let open = fixture.inside(&[], &["cat", "one", "other"]).finish().code_is(0);
+        assert_eq!(open.out(), "a secreta secret", "the control");
     });
 }
 

@@ -73,15 +73,15 @@ impl<'a> Resolver<'a> {
         {
             return Ok(found);
         }
-        let found = match open_path(&absolute, OFlags::empty()) {
-            Ok(fd) => self.examine(fd).ok(),
-            Err(_) => None,
-        };
-        if let (Some(parent), Some(found)) = (parent, &found)
-            && found.path.path == absolute
-        {
-            *self.canonical.borrow_mut() = Some(parent.to_path_buf());
+        // Without a symlink on the way it is canonical as it stands. The name of its descriptor would be another one
+        // where somebody outside renames meanwhile, and then this path would stay open.
+        if let Some(kind) = kind_without_symlinks(&absolute) {
+            if let Some(parent) = parent {
+                *self.canonical.borrow_mut() = Some(parent.to_path_buf());
+            }
+            return Ok(ResolvedPath { path: absolute, kind, id: None });
         }
+        let found = open_path(&absolute, OFlags::empty()).ok().and_then(|fd| self.examine(fd).ok());
         Ok(match found {
             // A denial covers whatever lies there, so it binds no identity.
             Some(found) => ResolvedPath { id: None, ..found.path },
@@ -189,6 +189,16 @@ pub(crate) fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         Err(Errno::NOSYS) => rustix::fs::open(path, flags, Mode::empty()),
         result => result,
     }
+}
+
+/// What lies at a path that leads through no symlink (openat2(2), `RESOLVE_NO_SYMLINKS`).
+fn kind_without_symlinks(path: &Path) -> Option<PathKind> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
+    let fd = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
+    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE).ok()?;
+    let kind = kind_of(FileType::from_raw_mode(u32::from(stat.stx_mode)));
+    (kind != PathKind::Symlink).then_some(kind)
 }
 
 /// The link of a descriptor that is open is missing only where /proc is.

@@ -5,6 +5,7 @@
 //! descriptor. It has to be opened here: a descriptor from outside belongs to the mount namespace outside, and
 //! the kernel clones no mount of another namespace.
 
+use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -40,6 +41,8 @@ pub(super) struct Builder<'a> {
     overlay_missing: Option<Errno>,
     /// Numbers of the mounts made.
     made: Vec<u64>,
+    /// Numbers of those that deny.
+    masks: HashSet<u64>,
 }
 
 /// Every protected path is a mount of the plan, and a mount that fails ends the run.
@@ -106,7 +109,14 @@ impl<'a> Builder<'a> {
     /// Begins a file tree.
     pub(super) fn new(foundation: &'a Foundation) -> StepResult<Self> {
         foundation.fault_point(Step::Mounts)?;
-        Ok(Self { foundation, tree: None, parent: None, overlay_missing: None, made: Vec::new() })
+        Ok(Self {
+            foundation,
+            tree: None,
+            parent: None,
+            overlay_missing: None,
+            made: Vec::new(),
+            masks: HashSet::new(),
+        })
     }
 
     /// Goes on with the mount plan.
@@ -195,7 +205,7 @@ impl<'a> Builder<'a> {
                     Err(Errno::NOENT) if *may_be_gone => Ok(()),
                     // A host program may remove its socket, and the cover with it, at any time.
                     Ok(place) if *may_be_gone => attach(&cover, &place).on(Step::Mounts, at),
-                    place => self.fix(&cover, &place.on(Step::Mounts, at)?).on(Step::Mounts, at),
+                    place => self.deny(&cover, &place.on(Step::Mounts, at)?, at),
                 }
             }
             MountOp::Cover { at, content } => {
@@ -258,6 +268,16 @@ impl<'a> Builder<'a> {
     /// Opens a place of the box.
     fn open(&self, at: &UnixPath, symlink: bool) -> Result<OwnedFd, Errno> {
         open_canonical(self.root()?, relative(at), symlink)
+    }
+
+    /// Attaches a mask. A place that has one already is another denied file's, which somebody outside renames to and
+    /// fro: then one of the two would stay open.
+    fn deny(&mut self, cover: &OwnedFd, place: &OwnedFd, at: &UnixPath) -> StepResult<()> {
+        if self.masks.contains(&mount_id(place).on(Step::Mounts, at)?) {
+            return Err(changed(at));
+        }
+        self.masks.insert(mount_id(cover).on(Step::Mounts, at)?);
+        self.fix(cover, place).on(Step::Mounts, at)
     }
 
     /// Attaches a mount that must stay until the end of the run.
@@ -383,9 +403,13 @@ fn compare(file: &OwnedFd, path: &UnixPath, id: Option<&FileId>) -> StepResult<(
     if found == *approved {
         return Ok(());
     }
+    Err(changed(path))
+}
+
+fn changed(path: &UnixPath) -> Fault {
     let mut fault = Fault::new(Step::Mounts, Errno::STALE, Some(path.to_string()));
     fault.kind = FaultKind::Changed;
-    Err(fault)
+    fault
 }
 
 /// A path of the box as seen from its root.

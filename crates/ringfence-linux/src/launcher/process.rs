@@ -106,7 +106,16 @@ pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds) -> StepResult<O
 /// Runs the box's side. Neither a panic nor a return may get back into the supervisor's code.
 fn in_the_box(foundation: &Foundation, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
     let BoxEnds { control, set_up } = ends;
+    // The copy of the supervisor's end above all: with it open, the end of the supervisor would go unnoticed.
+    let mut keep = vec![control.as_fd(), set_up.as_fd()];
+    keep.extend(gate.as_ref().map(AsFd::as_fd));
+    keep.extend([rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()]);
+    let closed = sys::close_all_but(&keep).on(Step::Prepare, "open descriptors");
     let mut reporter = Reporter::new(set_up);
+    if let Err(fault) = closed {
+        reporter.fault(fault);
+        sys::exit_now(1);
+    }
     let outcome = catch_unwind(AssertUnwindSafe(|| init::run(foundation, control, &mut reporter, gate)));
     let fault = match outcome {
         Ok(Err(fault)) => fault,
