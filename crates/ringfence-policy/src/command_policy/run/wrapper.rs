@@ -3,7 +3,7 @@ use std::rc::Rc;
 use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
 use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper, lookup};
-use crate::command_policy::state::{Code, Scan, Upstream};
+use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
 use crate::command_policy::word::{DOWNLOADED, Word, joined, program};
 
 /// What is left when a wrapper has been taken off.
@@ -285,10 +285,10 @@ fn xargs<'w, 'a>(
     rest: &'w [Word<'a>],
     around: &Around<'_>,
 ) -> Next<'w, 'a> {
-    let mut given: Vec<Vec<u8>> = around.stdin.names.iter().take(64).cloned().collect();
+    let mut given: Vec<Vec<u8>> = around.stdin.names.iter().take(LIST_LIMIT).cloned().collect();
     if let Some(text) = &around.stdin.output {
         let words = text.split(|byte| byte.is_ascii_whitespace() || *byte == 0);
-        given.extend(words.filter(|word| !word.is_empty()).take(64).map(<[u8]>::to_vec));
+        given.extend(words.filter(|word| !word.is_empty()).take(LIST_LIMIT).map(<[u8]>::to_vec));
     }
     let mark = own.iter().enumerate().find_map(|(at, word)| {
         if word.is("-I") || word.is("-J") {

@@ -7,7 +7,7 @@ use super::{Command, Element, Frame, Keyword, Pipeline, Posix, Redirect, append,
 use crate::command_policy::posix_names::{assignment, executed_variable};
 use crate::command_policy::run::{Stdin, run_pipeline};
 use crate::command_policy::scan::heredoc::{Pending, body};
-use crate::command_policy::state::Code;
+use crate::command_policy::state::{Code, LIST_LIMIT};
 use crate::command_policy::word::{DOWNLOADED, QUOTED, Word};
 
 impl<'a, 's> Posix<'a, 's> {
@@ -200,6 +200,7 @@ impl<'a, 's> Posix<'a, 's> {
 
     pub(super) fn end_command(&mut self, background: bool) {
         self.end_word();
+        self.after_bar = false;
         self.state.redirect = None;
         let keyword = std::mem::take(&mut self.state.keyword);
         match keyword {
@@ -234,7 +235,7 @@ impl<'a, 's> Posix<'a, 's> {
         let words = std::mem::take(&mut self.state.command).words;
         let mut words = words.into_iter();
         let Some(name) = words.next() else { return };
-        let values: Vec<_> = words.skip(1).take(64).map(|word| word.text.into_owned()).collect();
+        let values: Vec<_> = words.skip(1).take(LIST_LIMIT).map(|word| word.text.into_owned()).collect();
         if !values.is_empty() {
             self.scan.set_variable(&name.text, values);
         }
