@@ -93,6 +93,32 @@ fn padding_hides_no_payload() {
 }
 
 #[test]
+fn a_text_just_above_the_limit_has_no_gaps() {
+    let line = "echo some ordinary line\n";
+    for size in [262_200, SCAN_LIMIT - 100, SCAN_LIMIT + 100, SCAN_LIMIT + 2000] {
+        for percent in [10, 37, 50, 73, 90] {
+            let lines = size / line.len();
+            let before = lines * percent / 100;
+            let text = format!("{}rm -rf /\n{}", line.repeat(before), line.repeat(lines - before));
+            assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block, "{size} {percent}");
+        }
+    }
+}
+
+#[test]
+fn a_program_of_an_interpreter_that_is_too_long_is_recorded() {
+    let long = "x = 1\n".repeat(SCAN_LIMIT);
+    for name in ["python3", "perl", "node", "bash"] {
+        let code = if name == "python3" || name == "bash" { "-c" } else { "-e" };
+        let argv: Vec<&[u8]> = vec![name.as_bytes(), code.as_bytes(), long.as_bytes()];
+        let verdict = policy().evaluate(&Input { argv, ..Input::default() });
+        assert_eq!((verdict.rules(), verdict.truncated), (vec!["not-scanned"], true), "{name}");
+        let argv: Vec<&[u8]> = vec![b"cat", long.as_bytes()];
+        assert_eq!(policy().evaluate(&Input { argv, ..Input::default() }).disposition, Disposition::Allow);
+    }
+}
+
+#[test]
 fn odd_bytes_hide_nothing() {
     for text in [
         &b"echo \xff\xfe; rm -rf /"[..],

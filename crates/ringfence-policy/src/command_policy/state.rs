@@ -6,7 +6,7 @@ use std::rc::Rc;
 use super::path;
 use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell, lookup};
 use super::verdict::View;
-use super::word::{LITERAL_TILDE, Word};
+use super::word::{LITERAL_TILDE, UNKNOWN, Word};
 
 /// Most bytes of nested text that one evaluation reads, all levels together.
 const NESTED_LIMIT: usize = 2 << 20;
@@ -355,7 +355,20 @@ impl Scan {
         let end = args.iter().position(|word| word.is("--")).unwrap_or(args.len());
         match kind {
             Kind::Option => {
-                args[..end].iter().any(|word| word.text.len() > 1 && word.text[0] == b'-' && hit(&word.text))
+                args[..end].iter().any(|word| {
+                    word.text.len() > 1
+                        && word.text[0] == b'-'
+                        && match memchr::memchr(UNKNOWN, &word.text) {
+                            None => hit(&word.text),
+                            // What is not known may be empty.
+                            Some(_) => hit(&word
+                                .text
+                                .iter()
+                                .copied()
+                                .filter(|&byte| byte != UNKNOWN)
+                                .collect::<Vec<_>>()),
+                        }
+                })
             }
             Kind::Argument => args.iter().any(|word| hit(&word.text)),
             Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),

@@ -163,7 +163,13 @@ fn peel(scan: &mut Scan, mut words: &[Word<'_>], around: &Around<'_>) -> Upstrea
 
 /// A program that is no wrapper.
 fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], around: &Around<'_>) -> Upstream {
-    scan.check(name, args, around.place);
+    // `./init` is a program of the workspace, not the first process.
+    if !(name == b"init" && first.text.starts_with(b"./")) {
+        scan.check(name, args, around.place);
+    }
+    if name.starts_with(b"mkfs.") {
+        scan.check(b"mkfs", args, around.place);
+    }
     if hosts::is_posix_shell(name) {
         return hosts::posix(scan, args, around);
     }
@@ -343,6 +349,12 @@ fn change_directory(scan: &mut Scan, name: &[u8], args: &[Word<'_>], shell: Shel
         None if windows => return,
         None => Some(b"~".to_vec()),
         Some(word) if word.is("-") => None,
+        Some(word) if windows && word.is("/") => Some(
+            scan.cwd
+                .as_deref()
+                .filter(|cwd| super::path::is_drive(cwd))
+                .map_or_else(|| b"c:\\".to_vec(), |cwd| [&cwd[..2], b"\\"].concat()),
+        ),
         Some(word) => {
             let path = super::path::windows(&word.text, scan.cwd.as_deref());
             match path.filter(|path| super::path::is_drive(path)) {
@@ -382,6 +394,9 @@ pub(super) fn code_from_stdin(scan: &mut Scan, text: Vec<u8>, around: &Around<'_
 }
 
 /// Whether a program runs code that it is given.
-pub(super) fn is_shell(name: &[u8]) -> bool {
-    hosts::is_posix_shell(name) || windows::is_host(name)
+pub(super) fn runs_code(name: &[u8]) -> bool {
+    hosts::is_posix_shell(name)
+        || windows::is_host(name)
+        || interpreters::is_interpreter(name)
+        || wrapper::runs_code(name)
 }

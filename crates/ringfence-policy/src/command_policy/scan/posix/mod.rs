@@ -403,7 +403,7 @@ impl<'a, 's> Posix<'a, 's> {
             return;
         }
         // A descriptor's number in front.
-        let number = self.word.is_number(self.text, self.pos);
+        let number = self.word.is_number(self.text, self.pos) || self.word.is_descriptor();
         if number {
             self.word = Builder::default();
         } else {

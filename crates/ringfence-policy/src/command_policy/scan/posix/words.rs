@@ -61,6 +61,9 @@ impl<'a, 's> Posix<'a, 's> {
         }
         let Some(word) = word.finish(self.text, self.pos) else { return };
         if let Some(text) = process {
+            if self.state.redirect == Some(Redirect::Read) {
+                self.state.command.stdin = Stdin::Text(Cow::Owned(text.clone()));
+            }
             self.state.command.process.push(text);
         }
         self.place_word(word);
@@ -123,6 +126,8 @@ impl<'a, 's> Posix<'a, 's> {
             return false;
         }
         match &*word.text {
+            // An option of `time`; no command is called like that.
+            b"-p" => true,
             b"if" | b"then" | b"elif" | b"else" | b"while" | b"until" | b"!" | b"time" | b"coproc" => true,
             b"do" => {
                 self.loops += 1;
