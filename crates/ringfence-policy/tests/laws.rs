@@ -93,6 +93,32 @@ fn padding_hides_no_payload() {
 }
 
 #[test]
+fn a_text_just_above_the_limit_has_no_gaps() {
+    let line = "echo some ordinary line\n";
+    for size in [262_200, SCAN_LIMIT - 100, SCAN_LIMIT + 100, SCAN_LIMIT + 2000] {
+        for percent in [10, 37, 50, 73, 90] {
+            let lines = size / line.len();
+            let before = lines * percent / 100;
+            let text = format!("{}rm -rf /\n{}", line.repeat(before), line.repeat(lines - before));
+            assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block, "{size} {percent}");
+        }
+    }
+}
+
+#[test]
+fn a_program_of_an_interpreter_that_is_too_long_is_recorded() {
+    let long = "x = 1\n".repeat(SCAN_LIMIT);
+    for name in ["python3", "perl", "node", "bash"] {
+        let code = if name == "python3" || name == "bash" { "-c" } else { "-e" };
+        let argv: Vec<&[u8]> = vec![name.as_bytes(), code.as_bytes(), long.as_bytes()];
+        let verdict = policy().evaluate(&Input { argv, ..Input::default() });
+        assert_eq!((verdict.rules(), verdict.truncated), (vec!["not-scanned"], true), "{name}");
+        let argv: Vec<&[u8]> = vec![b"cat", long.as_bytes()];
+        assert_eq!(policy().evaluate(&Input { argv, ..Input::default() }).disposition, Disposition::Allow);
+    }
+}
+
+#[test]
 fn odd_bytes_hide_nothing() {
     for text in [
         &b"echo \xff\xfe; rm -rf /"[..],
@@ -129,6 +155,83 @@ fn deep_nesting_has_a_verdict() {
         text = format!("bash <<'E{level}'\n{text}\nE{level}");
     }
     assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block);
+}
+
+/// On the stack of a thread as programs start them.
+fn on_a_small_stack(test: impl FnOnce() + Send + 'static) {
+    let thread = std::thread::Builder::new().stack_size(2 << 20).spawn(test).expect("a thread");
+    thread.join().expect("a verdict");
+}
+
+#[test]
+fn programs_that_call_each_other_without_end_hide_nothing() {
+    on_a_small_stack(|| {
+        for (unit, end, shell) in [
+            ("xargs ", "rm -rf /", Shell::Posix),
+            ("find . -exec ", "rm -rf /", Shell::Posix),
+            ("find . -execdir ", "rm -rf /", Shell::Posix),
+            ("sudo find . -exec ", "rm -rf /", Shell::Posix),
+            ("xargs find . -exec ", "rm -rf /", Shell::Posix),
+            ("docker run -v /x:/y image ", "rm -rf /", Shell::Posix),
+            ("sudo ", "rm -rf /", Shell::Posix),
+            ("xargs ", "sh -c 'rm -rf /'", Shell::Posix),
+            ("start ", "rd /s /q C:\\", Shell::Cmd),
+            ("start \"\" ", "rd /s /q C:\\", Shell::Cmd),
+            ("xargs ", "rd /s /q C:\\", Shell::Cmd),
+            ("if x==x ", "rd /s /q C:\\", Shell::Cmd),
+            ("if exist x ", "rd /s /q C:\\", Shell::Cmd),
+            ("start ", "Remove-Item -Recurse C:\\", Shell::PowerShell),
+            ("xargs ", "Remove-Item -Recurse C:\\", Shell::PowerShell),
+        ] {
+            for count in [1, 20, 100, 6000] {
+                let text = unit.repeat(count) + end;
+                assert_eq!(judge(text.as_bytes(), shell), Disposition::Block, "{unit} {count} {end}");
+                let harmless = unit.repeat(count) + "true";
+                assert_ne!(judge(harmless.as_bytes(), shell), Disposition::Block, "{unit} {count}");
+            }
+        }
+        for word in ["xargs", "start", "find"] {
+            let mut argv = vec![word.as_bytes(); 30_000];
+            argv.extend([&b"rm"[..], b"-rf", b"/"]);
+            for shell in SHELLS {
+                let input = Input { argv: argv.clone(), shell: Some(shell), ..Input::default() };
+                policy().evaluate(&input);
+            }
+        }
+        let many = vec![b"xargs".as_slice(); 30_000];
+        let verdict = policy().evaluate(&Input { argv: many, ..Input::default() });
+        assert_eq!(verdict.rules(), ["not-scanned"]);
+    });
+}
+
+#[test]
+fn parameters_that_call_each_other_hide_nothing() {
+    for (unit, count) in
+        [("sh -c '\"$@\"' x ", 20), ("sh -c '\"$@\"' x ", 200), ("sudo ", 62), ("nice ", 3000)]
+    {
+        let text = format!("sh -c '\"$@\"' x {}rm -rf /", unit.repeat(count));
+        assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block, "{unit} {count}");
+    }
+    for count in [600, 2000] {
+        let text = format!("{}rm -rf /", "sh -c '\"$@\"' x ".repeat(count));
+        assert_ne!(judge(text.as_bytes(), Shell::Posix), Disposition::Allow, "{count}");
+    }
+    let names = "name ".repeat(100);
+    for text in [
+        format!("for d in {names} /; do rm -rf \"$d\"; done"),
+        format!("echo {names} / | xargs rm -rf"),
+        format!("d=({names} /); rm -rf ${{d[@]}}"),
+        format!("f() {{ \"$@\"; }}; {}rm -rf /", "f ".repeat(100)),
+    ] {
+        assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block, "{text}");
+    }
+}
+
+#[test]
+fn a_glob_of_many_stars_has_a_verdict() {
+    let text = format!("/bin/{}x", "*".repeat(50));
+    assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Allow);
+    assert_eq!(judge(b"/bin/r? -rf /; /bin/[q-s][!a-l] -rf /", Shell::Posix), Disposition::Block);
 }
 
 #[test]

@@ -16,7 +16,7 @@ use serde_json::Value;
 use crate::args::{CheckArgs, ShellName};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{one_line, print_json, print_note, print_text};
+use crate::output::{check_stdout, one_line, print_json, print_note, print_text};
 
 /// The object of `check --json`.
 #[derive(Debug, Serialize)]
@@ -152,6 +152,7 @@ fn word(verdict: &Verdict) -> &'static str {
 
 /// JSON lines in, JSON lines out, in the same order.
 fn batch(policy: &CommandPolicy) -> Result<Exit, CliError> {
+    check_stdout()?;
     let mut input = io::stdin().lock();
     let mut output = io::BufWriter::new(io::stdout().lock());
     let mut line = Vec::new();
@@ -159,9 +160,6 @@ fn batch(policy: &CommandPolicy) -> Result<Exit, CliError> {
         line.clear();
         if input.read_until(b'\n', &mut line).map_err(CliError::Input)? == 0 {
             break;
-        }
-        if line.trim_ascii().is_empty() {
-            continue;
         }
         let written = answer(policy, &line).and_then(|mut answer| {
             answer.push(b'\n');
@@ -274,6 +272,7 @@ mod tests {
     #[test]
     fn a_bad_line_keeps_its_id_and_says_why() {
         for (line, id, error) in [
+            ("\n", Value::Null, "not a line of JSON"),
             ("nonsense", Value::Null, "not a line of JSON"),
             (r#"{"id":7}"#, 7.into(), "neither `argv` nor `stdin`"),
             (r#"{"id":"x","argv":[1]}"#, "x".into(), "`argv` holds something else than strings"),

@@ -26,7 +26,7 @@ impl Input<'_> {
     pub(super) fn is_executed(&self) -> bool {
         let Some(first) = self.argv.first() else { return true };
         let name = program(first);
-        super::run::is_shell(&name)
-            || self.argv.iter().skip(1).take(64).any(|word| super::run::is_shell(&program(word)))
+        super::run::runs_code(&name)
+            || self.argv.iter().skip(1).take(64).any(|word| super::run::runs_code(&program(word)))
     }
 }

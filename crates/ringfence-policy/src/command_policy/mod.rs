@@ -33,7 +33,7 @@ use state::{Code, Job, Place, Scan, Upstream};
 use word::{LITERAL_TILDE, Word};
 
 /// Most bytes of one text that are read. Of a longer one the head, the tail and slabs of the middle are.
-pub const SCAN_LIMIT: usize = 256 * 1024;
+pub const SCAN_LIMIT: usize = 512 * 1024;
 
 /// The rules in force.
 #[derive(Debug)]
@@ -179,7 +179,8 @@ fn bounded_to<'t>(text: &'t [u8], limit: usize, cut: &mut bool) -> Cow<'t, [u8]>
         return Cow::Borrowed(text);
     }
     *cut = true;
-    let slab = limit / (SLABS + 2);
+    // A little more than fits, so that a text just above the limit is read without gaps.
+    let slab = limit / (SLABS + 2) + 256;
     let mut out = Vec::with_capacity(limit + 2 * SLABS);
     for at in 0..SLABS + 2 {
         let start = (text.len() - slab) / (SLABS + 1) * at;

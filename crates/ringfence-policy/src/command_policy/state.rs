@@ -6,12 +6,18 @@ use std::rc::Rc;
 use super::path;
 use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell, lookup};
 use super::verdict::View;
-use super::word::{LITERAL_TILDE, Word};
+use super::word::{LITERAL_TILDE, UNKNOWN, Word};
 
 /// Most bytes of nested text that one evaluation reads, all levels together.
 const NESTED_LIMIT: usize = 2 << 20;
 /// Deepest level of nested text.
 const DEPTH_LIMIT: u16 = 512;
+/// Deepest call of one program by another in one argument vector.
+const CALL_LIMIT: u16 = 64;
+/// Most words that programs hand to each other, all calls together.
+const WORD_LIMIT: usize = 1 << 18;
+/// Most values of a list: parameters, loops, and what `xargs` gets.
+pub(super) const LIST_LIMIT: usize = 4096;
 /// Most bytes that values of variables may add.
 const EXPANSION_LIMIT: usize = 1 << 20;
 /// Longest value of a variable, and most variables, that are kept.
@@ -92,21 +98,32 @@ impl Definitions {
         }
     }
 
-    /// The text that a call runs, and whether it is an alias. Only so many calls are followed: their definitions have
-    /// been read already, what is new are the arguments.
-    pub(super) fn call(&mut self, name: &[u8]) -> Option<(Vec<u8>, bool)> {
-        if self.texts.is_empty() || self.calls >= Self::COUNT_LIMIT {
-            return None;
+    /// The text that a call runs, and whether it is an alias.
+    pub(super) fn call(&mut self, name: &[u8]) -> Called {
+        let Some(found) = self.texts.get(name) else { return Called::Nothing };
+        if self.calls >= Self::COUNT_LIMIT {
+            return Called::TooOften;
         }
-        let found = self.texts.get(name)?.clone();
         self.calls += 1;
-        Some(found)
+        Called::Text(found.0.clone(), found.1)
+    }
+
+    pub(super) fn has(&self, name: &[u8]) -> bool {
+        self.texts.contains_key(name)
     }
 
     /// A text of its own doesn't see them.
     pub(super) fn forget(&mut self) {
         self.texts.clear();
     }
+}
+
+/// What a name stands for.
+pub(super) enum Called {
+    Nothing,
+    Text(Vec<u8>, bool),
+    /// Only so many calls are followed: the definition has been read already, what is new are the arguments.
+    TooOften,
 }
 
 /// Names of custom rules are looked for in these.
@@ -136,6 +153,9 @@ pub(super) struct Scan {
     heredocs: BTreeMap<u32, Vec<u8>>,
     next_heredoc: u32,
     nested: usize,
+    calls: u16,
+    words: usize,
+    skimmed: usize,
     expanded: usize,
     truncated: bool,
 }
@@ -191,7 +211,7 @@ impl Scan {
         if text.is_empty() {
             return;
         }
-        let size = text.len() + 64;
+        let size = text.len() + 64 + job.positional.iter().map(|word| word.len() + 8).sum::<usize>();
         if place.depth >= DEPTH_LIMIT || self.nested + size > NESTED_LIMIT {
             self.not_scanned(place);
             return;
@@ -204,6 +224,29 @@ impl Scan {
         let place = Place { shell, depth: place.depth + 1, ..place };
         let (variables, cwd) = (Rc::clone(&self.variables), self.cwd.clone());
         self.queue.push_back(Job { place, variables, cwd, ..job });
+    }
+
+    /// Counts a call of one program by another. Where it returns false, nothing further may be called.
+    pub(super) fn enter(&mut self, words: usize) -> bool {
+        if self.calls > 0 {
+            self.words += words;
+        }
+        if self.calls >= CALL_LIMIT || self.words > WORD_LIMIT {
+            return false;
+        }
+        self.calls += 1;
+        true
+    }
+
+    /// The end of a call that [`Scan::enter`] has allowed.
+    pub(super) fn leave(&mut self) {
+        self.calls -= 1;
+    }
+
+    /// Whether another word may be taken for a command that can't be reached otherwise.
+    pub(super) fn may_skim(&mut self) -> bool {
+        self.skimmed += 1;
+        self.skimmed <= WORD_LIMIT
     }
 
     /// A file that a command has fetched.
@@ -265,7 +308,7 @@ impl Scan {
         if self.variables.len() >= VARIABLES_LIMIT && !self.variables.contains_key(name) {
             return;
         }
-        let fits = value.iter().map(Vec::len).sum::<usize>() <= VALUE_LIMIT && value.len() <= 64;
+        let fits = value.iter().map(Vec::len).sum::<usize>() <= VALUE_LIMIT && value.len() <= LIST_LIMIT;
         let variables = Rc::make_mut(&mut self.variables);
         if fits {
             variables.insert(name.to_vec(), value);
@@ -312,7 +355,20 @@ impl Scan {
         let end = args.iter().position(|word| word.is("--")).unwrap_or(args.len());
         match kind {
             Kind::Option => {
-                args[..end].iter().any(|word| word.text.len() > 1 && word.text[0] == b'-' && hit(&word.text))
+                args[..end].iter().any(|word| {
+                    word.text.len() > 1
+                        && word.text[0] == b'-'
+                        && match memchr::memchr(UNKNOWN, &word.text) {
+                            None => hit(&word.text),
+                            // What is not known may be empty.
+                            Some(_) => hit(&word
+                                .text
+                                .iter()
+                                .copied()
+                                .filter(|&byte| byte != UNKNOWN)
+                                .collect::<Vec<_>>()),
+                        }
+                })
             }
             Kind::Argument => args.iter().any(|word| hit(&word.text)),
             Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),

@@ -18,6 +18,11 @@ fn restricts(text: &[u8], value: Option<&Word<'_>>) -> bool {
     }
 }
 
+/// Tests of a file's name. All but one name is nearly everything.
+fn names(text: &[u8]) -> bool {
+    matches!(text, b"-name" | b"-iname" | b"-path" | b"-ipath" | b"-wholename" | b"-regex" | b"-iregex")
+}
+
 /// `find path... expression`: what `-exec` runs gets the paths in the place of `{}`, unless a test leaves files out.
 pub(super) fn find(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) -> Upstream {
     let mut at = 0;
@@ -28,10 +33,17 @@ pub(super) fn find(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) -> U
     let start = at;
     at += args[start..].iter().position(expression).unwrap_or(args.len() - start);
     let roots: Vec<Vec<u8>> = args[start..at].iter().take(16).map(|word| word.text.to_vec()).collect();
-    let restricted = args[at..]
-        .iter()
-        .enumerate()
-        .any(|(index, word)| word.text.starts_with(b"-") && restricts(&word.text, args.get(at + index + 1)));
+    let restricted = args[at..].iter().enumerate().any(|(index, word)| {
+        let negated = index > 0 && matches!(&*args[at + index - 1].text, b"!" | b"-not");
+        word.text.starts_with(b"-")
+            && restricts(&word.text, args.get(at + index + 1))
+            && !(negated && names(&word.text))
+    });
+    if !restricted && args[at..].iter().any(|word| word.is("-delete")) {
+        let mut words: Vec<_> = args[start..at].to_vec();
+        words.push(Word::borrowed(b"-delete"));
+        scan.event("@find-delete", &words, around.place);
+    }
     let found: Vec<Vec<u8>> = if restricted || roots.is_empty() { vec![vec![NOT_EMPTY]] } else { roots };
     while at < args.len() {
         let own = matches!(

@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use super::Around;
 use crate::command_policy::rules::Shell;
-use crate::command_policy::state::{Code, Place, Scan, Upstream};
+use crate::command_policy::state::{Code, LIST_LIMIT, Place, Scan, Upstream};
 use crate::command_policy::word::{DOWNLOADED, Word};
 
 /// Whether a program reads a POSIX shell's language, or one that is like it.
@@ -114,7 +114,10 @@ fn script(scan: &mut Scan, text: &Word<'_>, parameters: &[Word<'_>], around: &Ar
     if text.has(DOWNLOADED) {
         scan.event("@download-to-shell", &[], around.place);
     }
-    let parameters = parameters.iter().take(64).map(|word| word.text.to_vec()).collect();
+    if parameters.len() > LIST_LIMIT {
+        scan.not_scanned(around.place);
+    }
+    let parameters = parameters.iter().take(LIST_LIMIT).map(|word| word.text.to_vec()).collect();
     let stdin = Rc::clone(around.stdin);
     scan.enqueue(text.text.to_vec(), Code::Script(Shell::Posix), around.place, Rc::new(parameters), stdin);
 }

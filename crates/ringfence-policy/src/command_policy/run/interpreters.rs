@@ -63,6 +63,11 @@ fn interpreter(name: &[u8]) -> Option<Interpreter> {
     None
 }
 
+/// Whether a program runs one in another language.
+pub(super) fn is_interpreter(name: &[u8]) -> bool {
+    interpreter(name).is_some()
+}
+
 /// Reads the program that an interpreter is given.
 pub(super) fn run(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>) {
     let Some(interpreter) = interpreter(name) else { return };

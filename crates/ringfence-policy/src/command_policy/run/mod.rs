@@ -5,6 +5,7 @@ mod find;
 mod hosts;
 mod interpreters;
 mod output;
+mod skim;
 mod windows;
 mod wrapper;
 mod writes;
@@ -17,7 +18,7 @@ pub(super) use output::{is_downloader, simple_output};
 use super::rules::{RULES, Shell};
 use super::scan::expand::OWN_NAME;
 use super::scan::posix::{Element, Pipeline};
-use super::state::{Code, Place, Scan, Upstream};
+use super::state::{Called, Code, LIST_LIMIT, Place, Scan, Upstream};
 use super::word::{DOWNLOADED, Word, program};
 
 /// A simple command as its language's reader sees it.
@@ -132,7 +133,17 @@ fn run_command(
 
 /// Takes wrappers off until a program remains, asks the rules about each, and reads what would be run.
 pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> Upstream {
-    let mut words = words;
+    if !scan.enter(words.len()) {
+        scan.not_scanned(around.place);
+        skim::skim(scan, words, around, true);
+        return Upstream::default();
+    }
+    let written = peel(scan, words, around);
+    scan.leave();
+    written
+}
+
+fn peel(scan: &mut Scan, mut words: &[Word<'_>], around: &Around<'_>) -> Upstream {
     loop {
         let Some(first) = words.first() else { return Upstream::default() };
         let name = name_of(first, around.place.shell);
@@ -152,7 +163,13 @@ pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> U
 
 /// A program that is no wrapper.
 fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], around: &Around<'_>) -> Upstream {
-    scan.check(name, args, around.place);
+    // `./init` is a program of the workspace, not the first process.
+    if !(name == b"init" && first.text.starts_with(b"./")) {
+        scan.check(name, args, around.place);
+    }
+    if name.starts_with(b"mkfs.") {
+        scan.check(b"mkfs", args, around.place);
+    }
     if hosts::is_posix_shell(name) {
         return hosts::posix(scan, args, around);
     }
@@ -187,7 +204,7 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
         b"set" if around.place.shell == Shell::Posix => {
             if let Some(at) = args.iter().position(|word| word.is("--")) {
                 let parameters = std::iter::once(Vec::new())
-                    .chain(args[at + 1..].iter().take(64).map(|word| word.text.to_vec()));
+                    .chain(args[at + 1..].iter().take(LIST_LIMIT).map(|word| word.text.to_vec()));
                 scan.parameters = Some(Rc::new(parameters.collect()));
             }
         }
@@ -200,9 +217,17 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
         }
         _ => {}
     }
-    if let Some((text, alias)) = scan.definitions.call(&first.text) {
-        call(scan, text, alias, args, around);
-        return Upstream::default();
+    match scan.definitions.call(&first.text) {
+        Called::Nothing => {}
+        Called::Text(text, alias) => {
+            // A text of its own does not see the functions: what one hands to another is looked at here.
+            if args.first().is_some_and(|word| scan.definitions.has(&word.text)) {
+                skim::skim(scan, args, around, false);
+            }
+            call(scan, text, alias, args, around);
+            return Upstream::default();
+        }
+        Called::TooOften => skim::skim(scan, args, around, false),
     }
     if first.has(DOWNLOADED) {
         scan.event("@download-to-shell", &[], around.place);
@@ -234,7 +259,7 @@ fn call(scan: &mut Scan, mut text: Vec<u8>, alias: bool, args: &[Word<'_>], arou
         text.extend(super::word::joined(args));
     } else {
         parameters.push(Vec::new());
-        parameters.extend(args.iter().take(64).map(|word| word.text.to_vec()));
+        parameters.extend(args.iter().take(LIST_LIMIT).map(|word| word.text.to_vec()));
     }
     let stdin = Rc::clone(around.stdin);
     scan.enqueue(text, Code::Script(Shell::Posix), around.place, Rc::new(parameters), stdin);
@@ -265,24 +290,50 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     if pattern.len() > 64 || text.starts_with(b"@") {
         return false;
     }
-    let Some((first, rest)) = pattern.split_first() else { return text.is_empty() };
-    match first {
-        b'*' => (0..=text.len()).any(|at| glob(rest, &text[at..])),
-        b'?' => !text.is_empty() && glob(rest, &text[1..]),
-        b'[' => {
-            let Some(end) = rest.iter().skip(1).position(|&byte| byte == b']').map(|at| at + 1) else {
-                return false;
-            };
-            let Some((byte, after)) = text.split_first() else { return false };
-            let (set, negated) = match rest[..end].split_first() {
-                Some((b'!' | b'^', set)) => (set, true),
-                _ => (&rest[..end], false),
-            };
-            let mut inside = set.contains(byte);
-            inside |= set.windows(3).any(|range| range[1] == b'-' && (range[0]..=range[2]).contains(byte));
-            inside != negated && glob(&rest[end + 1..], after)
+    let (mut at, mut read) = (0, 0);
+    // Where the last `*` stands, and how much of the text it takes: the only place to go back to.
+    let mut star: Option<(usize, usize)> = None;
+    loop {
+        match pattern.get(at) {
+            Some(b'*') => {
+                star = Some((at, read));
+                at += 1;
+                continue;
+            }
+            None if read == text.len() => return true,
+            Some(_) if read < text.len() => {
+                if let Some(length) = one(&pattern[at..], text[read]) {
+                    at += length;
+                    read += 1;
+                    continue;
+                }
+            }
+            _ => {}
         }
-        byte => text.first() == Some(byte) && glob(rest, &text[1..]),
+        let Some((place, taken)) = star.as_mut() else { return false };
+        *taken += 1;
+        if *taken > text.len() {
+            return false;
+        }
+        (at, read) = (*place + 1, *taken);
+    }
+}
+
+/// How long the first element of a pattern is, if it stands for this byte.
+fn one(pattern: &[u8], byte: u8) -> Option<usize> {
+    match pattern[0] {
+        b'?' => Some(1),
+        b'[' => {
+            let end = pattern.iter().skip(2).position(|&byte| byte == b']')? + 2;
+            let (set, negated) = match &pattern[1..end] {
+                [b'!' | b'^', set @ ..] => (set, true),
+                set => (set, false),
+            };
+            let ranges =
+                set.windows(3).any(|range| range[1] == b'-' && (range[0]..=range[2]).contains(&byte));
+            (set.contains(&byte) || ranges).ne(&negated).then_some(end + 1)
+        }
+        known => (known == byte).then_some(1),
     }
 }
 
@@ -298,6 +349,12 @@ fn change_directory(scan: &mut Scan, name: &[u8], args: &[Word<'_>], shell: Shel
         None if windows => return,
         None => Some(b"~".to_vec()),
         Some(word) if word.is("-") => None,
+        Some(word) if windows && word.is("/") => Some(
+            scan.cwd
+                .as_deref()
+                .filter(|cwd| super::path::is_drive(cwd))
+                .map_or_else(|| b"c:\\".to_vec(), |cwd| [&cwd[..2], b"\\"].concat()),
+        ),
         Some(word) => {
             let path = super::path::windows(&word.text, scan.cwd.as_deref());
             match path.filter(|path| super::path::is_drive(path)) {
@@ -337,6 +394,9 @@ pub(super) fn code_from_stdin(scan: &mut Scan, text: Vec<u8>, around: &Around<'_
 }
 
 /// Whether a program runs code that it is given.
-pub(super) fn is_shell(name: &[u8]) -> bool {
-    hosts::is_posix_shell(name) || windows::is_host(name)
+pub(super) fn runs_code(name: &[u8]) -> bool {
+    hosts::is_posix_shell(name)
+        || windows::is_host(name)
+        || interpreters::is_interpreter(name)
+        || wrapper::runs_code(name)
 }

@@ -3,7 +3,7 @@ use std::rc::Rc;
 use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
 use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper, lookup};
-use crate::command_policy::state::{Code, Scan, Upstream};
+use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
 use crate::command_policy::word::{DOWNLOADED, Word, joined, program};
 
 /// What is left when a wrapper has been taken off.
@@ -28,6 +28,12 @@ struct Parsed {
     mounts: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Whether what a wrapper runs is a text for a shell.
+pub(super) fn runs_code(name: &[u8]) -> bool {
+    let mut entries = lookup(WRAPPERS_BY_PROGRAM, name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
+    entries.any(|wrapper| matches!(wrapper.then, Then::Code | Then::First))
+}
+
 /// Takes off `name`, if it is a wrapper; `None` if it is none.
 pub(super) fn take_off<'w, 'a>(
     scan: &mut Scan,
@@ -43,6 +49,10 @@ pub(super) fn take_off<'w, 'a>(
     scan.check(name, own, around.place);
     if name == b"ssh" {
         proxies(scan, own, around);
+    }
+    if parsed.query && name == b"command" {
+        let output = args.iter().find(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec());
+        return Some(Next::Done(Upstream { output, ..Upstream::default() }));
     }
     if parsed.query {
         return Some(Next::Done(Upstream::default()));
@@ -94,12 +104,19 @@ pub(super) fn take_off<'w, 'a>(
             if words.iter().any(|word| word.has(DOWNLOADED)) {
                 scan.event("@download-to-shell", &[], around.place);
             }
-            let text = joined(words);
+            let parallel = matches!(name, b"parallel" | b"sem" | b"rush");
+            let text = if parallel { with_data(words) } else { joined(words) };
             let stdin = Rc::clone(around.stdin);
             // What `eval` runs is a part of this shell.
             let positional = if name == b"eval" { Rc::clone(around.positional) } else { Rc::default() };
             scan.enqueue(text, Code::Script(Shell::Posix), around.place, positional, stdin);
             Some(Next::Done(Upstream::default()))
+        }
+        Then::Command if name == b"env" && directory(own).is_some() => {
+            let before = std::mem::replace(&mut scan.cwd, directory(own));
+            let written = super::run(scan, rest, around);
+            scan.cwd = before;
+            Some(Next::Done(written))
         }
         Then::Command if parsed.mounts.is_empty() => Some(Next::Words(rest)),
         Then::Command => {
@@ -108,6 +125,36 @@ pub(super) fn take_off<'w, 'a>(
             Some(Next::Done(super::run(scan, &words, around)))
         }
     }
+}
+
+/// The absolute directory of `env -C directory`.
+fn directory(own: &[Word<'_>]) -> Option<Vec<u8>> {
+    let at = own.iter().position(|word| word.is("-C") || word.is("--chdir"));
+    let text = match at {
+        Some(at) => &*own.get(at + 1)?.text,
+        None => own.iter().find_map(|word| word.text.strip_prefix(b"--chdir="))?,
+    };
+    text.starts_with(b"/").then(|| crate::command_policy::path::unix(text, None).into_owned())
+}
+
+/// `parallel command ::: data`: each of the data is one argument of the command, or a command if there is none.
+fn with_data(words: &[Word<'_>]) -> Vec<u8> {
+    let Some(at) = words.iter().position(|word| word.is(":::")) else { return joined(words) };
+    if at == 0 {
+        return words[1..].iter().flat_map(|word| [&word.text, &b"\n"[..]].concat()).collect();
+    }
+    let mut text = joined(&words[..at]);
+    for word in &words[at + 1..] {
+        text.extend_from_slice(b" '");
+        for &byte in &*word.text {
+            if byte == b'\'' {
+                text.extend_from_slice(b"'\\'");
+            }
+            text.push(byte);
+        }
+        text.push(b'\'');
+    }
+    text
 }
 
 /// `-o ProxyCommand=text` and `-o LocalCommand=text` (ssh_config(5)).
@@ -175,7 +222,9 @@ fn parse(wrapper: &Wrapper, args: &[Word<'_>], start: usize, shell: Shell) -> Pa
         } else if operands > 0 {
             operands -= 1;
             at += 1;
-        } else if wrapper.code.iter().any(|known| args.get(at + 1).is_some_and(|next| next.is(known))) {
+        } else if !wrapper.assignments
+            && wrapper.code.iter().any(|known| args.get(at + 1).is_some_and(|next| next.is(known)))
+        {
             // `runuser -l name -c text`
             at += 1;
         } else if wrapper.permute || wrapper.then == Then::Nothing {
@@ -285,10 +334,10 @@ fn xargs<'w, 'a>(
     rest: &'w [Word<'a>],
     around: &Around<'_>,
 ) -> Next<'w, 'a> {
-    let mut given: Vec<Vec<u8>> = around.stdin.names.iter().take(64).cloned().collect();
+    let mut given: Vec<Vec<u8>> = around.stdin.names.iter().take(LIST_LIMIT).cloned().collect();
     if let Some(text) = &around.stdin.output {
         let words = text.split(|byte| byte.is_ascii_whitespace() || *byte == 0);
-        given.extend(words.filter(|word| !word.is_empty()).take(64).map(<[u8]>::to_vec));
+        given.extend(words.filter(|word| !word.is_empty()).take(LIST_LIMIT).map(<[u8]>::to_vec));
     }
     let mark = own.iter().enumerate().find_map(|(at, word)| {
         if word.is("-I") || word.is("-J") {
@@ -310,7 +359,7 @@ fn xargs<'w, 'a>(
         let inner = Around { stdin: &Rc::default(), ..*around };
         return Next::Done(super::run(scan, rest, &inner));
     }
-    let words: Vec<Word<'_>> = match mark {
+    let mut words: Vec<Word<'_>> = match mark {
         Some(mark) => {
             let all = given.join(&b' ');
             rest.iter()
@@ -327,6 +376,10 @@ fn xargs<'w, 'a>(
         }
         None => rest.iter().cloned().chain(given.into_iter().map(Word::owned)).collect(),
     };
+    // Every file below is named, one by one.
+    if !around.stdin.names.is_empty() && words.first().is_some_and(|word| &*program(&word.text) == b"rm") {
+        words.insert(1, Word::borrowed(b"-r"));
+    }
     let inner = Around { stdin: &Rc::default(), ..*around };
     Next::Done(super::run(scan, &words, &inner))
 }

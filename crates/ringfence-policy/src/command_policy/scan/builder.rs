@@ -134,6 +134,11 @@ impl Builder {
         self.active && !self.copied && text[self.start..pos].iter().all(u8::is_ascii_digit)
     }
 
+    /// Whether the word so far is `{name}`, which gets the number of a descriptor.
+    pub(super) fn is_descriptor(&self) -> bool {
+        self.active && self.copied && matches!(&*self.buffer, [OPEN, name @ .., CLOSE] if is_name(name))
+    }
+
     /// The name in `name=` or `name+=`, if that is the word so far.
     pub(super) fn assigned_name(&self, text: &[u8], pos: usize) -> Option<Vec<u8>> {
         if !self.active {

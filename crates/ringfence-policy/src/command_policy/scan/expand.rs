@@ -141,6 +141,10 @@ fn braced(posix: &mut Posix<'_, '_>) {
     } else {
         (operation[0], &operation[1..])
     };
+    // A default takes the place of an empty value too; a parameter that is not given is empty here.
+    let known = known.filter(|values| {
+        !matches!(operator, b'-' | b'=' | b'?' | b'+') || values.iter().any(|value| !value.is_empty())
+    });
     match (operator, known) {
         (b'-' | b'=' | b'?', Some(values)) => push_values(posix, &values),
         (b'-' | b'=', None) | (b'+', Some(_)) => {

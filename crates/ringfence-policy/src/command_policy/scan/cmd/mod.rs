@@ -282,9 +282,11 @@ impl<'a> Cmd<'a, '_> {
             return;
         }
         let mut command = std::mem::take(&mut self.command);
-        while let Some(rest) = self.keyword(&mut command) {
-            command.words = rest;
+        let mut start = 0;
+        while let Some(words) = self.keyword(&command.words[start..]) {
+            start += words;
         }
+        command.words.drain(..start);
         if command.is_empty() {
             return;
         }
@@ -301,20 +303,16 @@ impl<'a> Cmd<'a, '_> {
         self.pipeline.elements.push(Element::Command(command));
     }
 
-    /// `if`, `for` and `set`: what remains to be run of them.
-    fn keyword(&mut self, command: &mut Command<'a>) -> Option<Vec<Word<'a>>> {
-        let first = command.words.first()?.text.to_ascii_lowercase();
+    /// `if` and `set`: how many words stand before what is to be run.
+    fn keyword(&mut self, words: &[Word<'a>]) -> Option<usize> {
+        let first = words.first()?.text.to_ascii_lowercase();
         match &*first {
-            b"if" => {
-                let words = std::mem::take(&mut command.words);
-                let at = condition_end(&words);
-                Some(words.into_iter().skip(at).collect())
-            }
+            b"if" => Some(condition_end(words)),
             b"set" => {
-                self.set(&command.words[1..]);
+                self.set(&words[1..]);
                 None
             }
-            _ if first.len() == 2 && first[1] == b':' && command.words.len() == 1 => {
+            _ if first.len() == 2 && first[1] == b':' && words.len() == 1 => {
                 let mut root = first;
                 root.push(b'\\');
                 self.scan.cwd = Some(root);

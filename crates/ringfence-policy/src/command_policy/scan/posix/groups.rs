@@ -6,7 +6,7 @@ use super::{Command, Element, Frame, Function, Keyword, Pipeline, Posix};
 use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::builder::Builder;
 use crate::command_policy::scan::expand;
-use crate::command_policy::state::{Code, Upstream};
+use crate::command_policy::state::{Code, LIST_LIMIT, Upstream};
 use crate::command_policy::word::{DOWNLOADED, UNKNOWN};
 
 /// Most levels of parentheses, braces and substitutions whose ends are told apart.
@@ -106,6 +106,10 @@ impl<'a, 's> Posix<'a, 's> {
             return;
         }
         self.pos += 1;
+        if matches!(self.frames.last(), Some(Frame::Array { .. })) {
+            self.close_frame();
+            return;
+        }
         self.end_line();
         while matches!(self.frames.last(), Some(Frame::Case { .. } | Frame::Group { .. })) {
             self.close_frame();
@@ -123,7 +127,7 @@ impl<'a, 's> Posix<'a, 's> {
             Some(Frame::Group { pipeline, output, function }) => self.end_group(pipeline, output, function),
             Some(Frame::Array { state, name }) => {
                 let words = std::mem::replace(&mut self.state, state).command.words;
-                let values = words.into_iter().take(64).map(|word| word.text.into_owned()).collect();
+                let values = words.into_iter().take(LIST_LIMIT).map(|word| word.text.into_owned()).collect();
                 self.scan.set_variable(&name, values);
             }
             Some(Frame::Substitution { state, word, process, cwd }) => {

@@ -125,6 +125,8 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     functions: Vec<Function>,
     pending_function: Option<Vec<u8>>,
     loops: u32,
+    /// The last command was ended by `|`.
+    after_bar: bool,
     /// No `))` follows: a search for one need not be repeated.
     pub(super) no_arithmetic: bool,
     /// No `}` follows.
@@ -158,6 +160,7 @@ impl<'a, 's> Posix<'a, 's> {
             functions: Vec::new(),
             pending_function: None,
             loops: 0,
+            after_bar: false,
             no_arithmetic: false,
             no_brace: false,
         }
@@ -225,7 +228,19 @@ impl<'a, 's> Posix<'a, 's> {
 
     fn special(&mut self, byte: u8) {
         match byte {
+            b'\n' if matches!(self.frames.last(), Some(Frame::Array { .. })) => {
+                self.end_word();
+                self.pos += 1;
+            }
             b'\n' => {
+                self.end_word();
+                // A pipeline goes on after `|`.
+                if self.state.command.is_empty() && !self.state.pipeline.elements.is_empty() && self.after_bar
+                {
+                    self.pos += 1;
+                    self.read_heredocs();
+                    return;
+                }
                 self.end_line();
                 self.pos += 1;
                 self.read_heredocs();
@@ -377,6 +392,7 @@ impl<'a, 's> Posix<'a, 's> {
             return;
         }
         self.end_command(false);
+        self.after_bar = true;
         self.pos += if self.peek(1) == Some(b'&') { 2 } else { 1 };
     }
 
@@ -387,7 +403,7 @@ impl<'a, 's> Posix<'a, 's> {
             return;
         }
         // A descriptor's number in front.
-        let number = self.word.is_number(self.text, self.pos);
+        let number = self.word.is_number(self.text, self.pos) || self.word.is_descriptor();
         if number {
             self.word = Builder::default();
         } else {

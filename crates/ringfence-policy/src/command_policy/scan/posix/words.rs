@@ -7,7 +7,7 @@ use super::{Command, Element, Frame, Keyword, Pipeline, Posix, Redirect, append,
 use crate::command_policy::posix_names::{assignment, executed_variable};
 use crate::command_policy::run::{Stdin, run_pipeline};
 use crate::command_policy::scan::heredoc::{Pending, body};
-use crate::command_policy::state::Code;
+use crate::command_policy::state::{Code, LIST_LIMIT};
 use crate::command_policy::word::{DOWNLOADED, QUOTED, Word};
 
 impl<'a, 's> Posix<'a, 's> {
@@ -61,6 +61,9 @@ impl<'a, 's> Posix<'a, 's> {
         }
         let Some(word) = word.finish(self.text, self.pos) else { return };
         if let Some(text) = process {
+            if self.state.redirect == Some(Redirect::Read) {
+                self.state.command.stdin = Stdin::Text(Cow::Owned(text.clone()));
+            }
             self.state.command.process.push(text);
         }
         self.place_word(word);
@@ -123,6 +126,8 @@ impl<'a, 's> Posix<'a, 's> {
             return false;
         }
         match &*word.text {
+            // An option of `time`; no command is called like that.
+            b"-p" => true,
             b"if" | b"then" | b"elif" | b"else" | b"while" | b"until" | b"!" | b"time" | b"coproc" => true,
             b"do" => {
                 self.loops += 1;
@@ -200,6 +205,7 @@ impl<'a, 's> Posix<'a, 's> {
 
     pub(super) fn end_command(&mut self, background: bool) {
         self.end_word();
+        self.after_bar = false;
         self.state.redirect = None;
         let keyword = std::mem::take(&mut self.state.keyword);
         match keyword {
@@ -234,7 +240,7 @@ impl<'a, 's> Posix<'a, 's> {
         let words = std::mem::take(&mut self.state.command).words;
         let mut words = words.into_iter();
         let Some(name) = words.next() else { return };
-        let values: Vec<_> = words.skip(1).take(64).map(|word| word.text.into_owned()).collect();
+        let values: Vec<_> = words.skip(1).take(LIST_LIMIT).map(|word| word.text.into_owned()).collect();
         if !values.is_empty() {
             self.scan.set_variable(&name.text, values);
         }
