@@ -101,6 +101,11 @@ pub(super) fn windows(path: &[u8], cwd: Option<&[u8]>) -> Option<Vec<u8>> {
         return None;
     }
     let path = path.trim_ascii();
+    // `-Path:C:\\x`
+    let path = match path.iter().position(|&byte| byte == b':') {
+        Some(at) if path[0] == b'-' && path[1..at].iter().all(u8::is_ascii_alphabetic) => &path[at + 1..],
+        _ => path,
+    };
     let path = match path.iter().position(|&byte| byte == b'=') {
         Some(at) if at < 8 && path[..at].iter().all(u8::is_ascii_alphabetic) => &path[at + 1..],
         _ => path,

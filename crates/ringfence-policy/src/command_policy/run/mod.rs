@@ -184,7 +184,7 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
             hosts::source(scan, args, around);
             return Upstream::default();
         }
-        b"cd" | b"pushd" | b"chdir" | b"popd" | b"set-location" | b"sl" => {
+        b"cd" | b"pushd" | b"chdir" | b"popd" | b"set-location" | b"sl" | b"push-location" => {
             change_directory(scan, name, args, around.place.shell);
             return Upstream::default();
         }

@@ -224,6 +224,16 @@ impl<'a> Cmd<'a, '_> {
             self.bind_loop(&words);
             return;
         }
+        // `format C:/q`
+        if word.text.len() > 3
+            && word.text[1..].starts_with(b":/")
+            && self.command.words.len() == 1
+            && self.command.words[0].text.eq_ignore_ascii_case(b"format")
+        {
+            let (drive, switch) = word.text.split_at(2);
+            self.command.words.extend([Word::owned(drive.to_vec()), Word::owned(switch.to_vec())]);
+            return;
+        }
         // `/s/q`
         let glued = word.text.len() > 3
             && word.text.iter().step_by(2).all(|&byte| byte == b'/')
