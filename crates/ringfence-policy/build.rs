@@ -211,20 +211,27 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
 }
 
 /// A hash table with open addressing, at most an eighth full: most programs are in none.
+///
+/// It holds numbers only. Each pointer would be adjusted at every start of the binary, which can lie anywhere.
 fn table(name: &str, index: &BTreeMap<String, Vec<usize>>, out: &mut String) {
-    let size = (index.len() * 8).next_power_of_two();
-    let mut slots = vec![String::from("(\"\", &[])"); size];
-    let mut taken = vec![false; size];
-    for (program, entries) in index {
-        let mut at = hash(program.as_bytes()) as usize % size;
-        while taken[at] {
-            at = (at + 1) % size;
+    let mut slots = vec![0_usize; (index.len() * 8).next_power_of_two()];
+    let (mut names, mut ids, mut entries) = (String::new(), Vec::<usize>::new(), Vec::new());
+    for (number, (program, found)) in index.iter().enumerate() {
+        let mut at = hash(program.as_bytes()) as usize % slots.len();
+        while slots[at] != 0 {
+            at = (at + 1) % slots.len();
         }
-        taken[at] = true;
-        slots[at] = format!("({program:?}, &{entries:?})");
+        slots[at] = number + 1;
+        names.push_str(program);
+        ids.extend(found);
+        entries.push((names.len(), ids.len()));
     }
-    writeln!(out, "pub(super) static {name}: &[(&str, &[u16])] = &[{}];\n", slots.join(", "))
-        .expect("a string");
+    writeln!(
+        out,
+        "pub(super) static {name}: Table = Table {{ slots: &{slots:?}, names: {names:?}, ids: &{ids:?}, \
+         ends: &{entries:?} }};\n",
+    )
+    .expect("a string");
 }
 
 include!("src/command_policy/hash.rs");

@@ -180,15 +180,38 @@ pub(super) enum Operands {
 
 include!("hash.rs");
 
-/// The entries for a name.
-pub(super) fn lookup(table: &'static [(&'static str, &'static [u16])], name: &[u8]) -> &'static [u16] {
-    let mut at = hash(name) as usize & (table.len() - 1);
-    loop {
-        let (known, entries) = table[at];
-        if known.is_empty() || known.as_bytes() == name {
-            return entries;
+/// Names and what belongs to each, as the build script writes them.
+#[derive(Debug)]
+pub(super) struct Table {
+    /// By hash: the entry's number, counted from 1; 0 is free. As many as a power of two.
+    slots: &'static [u16],
+    /// All names, one after the other.
+    names: &'static str,
+    /// All that belongs to them, likewise.
+    ids: &'static [u16],
+    /// Where the name and the ids of each entry end.
+    ends: &'static [(u16, u16)],
+}
+
+impl Table {
+    /// What belongs to a name.
+    pub(super) fn lookup(&self, name: &[u8]) -> &'static [u16] {
+        let mask = self.slots.len() - 1;
+        let mut at = hash(name) as usize & mask;
+        loop {
+            let Some(entry) = usize::from(self.slots[at]).checked_sub(1) else { return &[] };
+            let (name_end, ids_end) = self.end(entry);
+            let (name_start, ids_start) = entry.checked_sub(1).map_or((0, 0), |before| self.end(before));
+            if &self.names.as_bytes()[name_start..name_end] == name {
+                return &self.ids[ids_start..ids_end];
+            }
+            at = (at + 1) & mask;
         }
-        at = (at + 1) & (table.len() - 1);
+    }
+
+    fn end(&self, entry: usize) -> (usize, usize) {
+        let (name, ids) = self.ends[entry];
+        (usize::from(name), usize::from(ids))
     }
 }
 

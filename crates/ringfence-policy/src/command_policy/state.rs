@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
 use super::path;
-use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell, lookup};
+use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell};
 use super::verdict::View;
 use super::word::{LITERAL_TILDE, UNKNOWN, Word};
 
@@ -325,7 +325,7 @@ impl Scan {
     /// Asks the rules of a program about its arguments.
     pub(super) fn check(&mut self, name: &[u8], args: &[Word<'_>], place: Place) {
         let mut matched = Vec::new();
-        for &id in lookup(BY_PROGRAM, name) {
+        for &id in BY_PROGRAM.lookup(name) {
             let rule = &RULES[usize::from(id)];
             if rule.dialects.holds(place.shell) && self.holds(rule, args) {
                 matched.push(rule.name);

@@ -2,7 +2,7 @@ use std::rc::Rc;
 
 use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
-use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper, lookup};
+use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper};
 use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
 use crate::command_policy::word::{DOWNLOADED, Word, joined, program};
 
@@ -30,7 +30,7 @@ struct Parsed {
 
 /// Whether what a wrapper runs is a text for a shell.
 pub(super) fn runs_code(name: &[u8]) -> bool {
-    let mut entries = lookup(WRAPPERS_BY_PROGRAM, name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
+    let mut entries = WRAPPERS_BY_PROGRAM.lookup(name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
     entries.any(|wrapper| matches!(wrapper.then, Then::Code | Then::First))
 }
 
@@ -172,7 +172,7 @@ fn proxies(scan: &mut Scan, own: &[Word<'_>], around: &Around<'_>) {
 
 /// The table's entry for a program; one with subcommands only if one of these is there.
 fn choose(name: &[u8], args: &[Word<'_>], around: &Around<'_>) -> Option<&'static Wrapper> {
-    let entries = lookup(WRAPPERS_BY_PROGRAM, name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
+    let entries = WRAPPERS_BY_PROGRAM.lookup(name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
     entries
         .filter(|wrapper| wrapper.dialects.holds(around.place.shell))
         .find(|wrapper| wrapper.subcommands.is_empty() || subcommand(wrapper, args).is_some())

@@ -1,7 +1,7 @@
 //! Files that a command writes: by redirection, and because the program is told to.
 
 use super::Command;
-use crate::command_policy::rules::{self, Operands, WRITERS, WRITERS_BY_PROGRAM, lookup};
+use crate::command_policy::rules::{self, Operands, WRITERS, WRITERS_BY_PROGRAM};
 use crate::command_policy::state::{Place, Scan};
 use crate::command_policy::word::Word;
 
@@ -29,7 +29,7 @@ fn write(scan: &mut Scan, word: &Word<'_>, place: Place) {
 
 /// What `tee`, `cp`, `dd` and their like write.
 pub(super) fn operands(scan: &mut Scan, name: &[u8], args: &[Word<'_>], place: Place) {
-    for &at in lookup(WRITERS_BY_PROGRAM, name) {
+    for &at in WRITERS_BY_PROGRAM.lookup(name) {
         let writer = &WRITERS[usize::from(at)];
         if let Some(pattern) = writer.needs
             && !args.iter().any(|word| rules::matches(pattern, &word.text))
