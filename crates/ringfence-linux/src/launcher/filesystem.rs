@@ -222,7 +222,7 @@ impl<'a> Builder<'a> {
                     let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
                     set_mount_attributes(&tree, attr).on(Step::Mounts, at)?;
                 }
-                self.fix(&tree, &place).on(Step::Mounts, at)
+                self.fix(&tree, &place).map(drop).on(Step::Mounts, at)
             }
             MountOp::Devpts { at } => {
                 let mount = devpts(self.owner()).on(Step::Mounts, at)?;
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
             self.parent = None;
         }
         let place = self.open(at, false).on(Step::Mounts, at)?;
-        self.fix(mount, &place).on(Step::Mounts, at)
+        self.fix(mount, &place).map(drop).on(Step::Mounts, at)
     }
 
     fn cover(&mut self, name: &str) -> Result<OwnedFd, Errno> {
@@ -276,14 +276,17 @@ impl<'a> Builder<'a> {
         if self.masks.contains(&mount_id(place).on(Step::Mounts, at)?) {
             return Err(changed(at));
         }
-        self.masks.insert(mount_id(cover).on(Step::Mounts, at)?);
-        self.fix(cover, place).on(Step::Mounts, at)
+        let mask = self.fix(cover, place).on(Step::Mounts, at)?;
+        self.masks.insert(mask);
+        Ok(())
     }
 
-    /// Attaches a mount that must stay until the end of the run.
-    fn fix(&mut self, mount: &OwnedFd, place: &OwnedFd) -> Result<(), Errno> {
-        self.made.push(mount_id(mount)?);
-        attach(mount, place)
+    /// Attaches a mount that must stay until the end of the run. Returns its number.
+    fn fix(&mut self, mount: &OwnedFd, place: &OwnedFd) -> Result<u64, Errno> {
+        let id = mount_id(mount)?;
+        self.made.push(id);
+        attach(mount, place)?;
+        Ok(id)
     }
 
     /// Calls `make` with the parent directory and the name of a path to be made. What is made together lies

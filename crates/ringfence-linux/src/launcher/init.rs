@@ -10,6 +10,7 @@ use ringfence_types::{LayerName, LayerStatus, Step};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, WaitStatus};
 use rustix::pty::OpenptFlags;
 use rustix::thread::{CapabilitySet, CapabilitySets};
@@ -50,44 +51,92 @@ pub(super) fn run(
     let mut files = filesystem::Builder::new(foundation)?;
     files.mount(&groundwork.mounts, reporter)?;
 
+    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
+    // PID 1 leads the box's session, so that the target's process group isn't orphaned: the kernel lets nobody stop
+    // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
+    rustix::process::setsid().on(Step::Init, "session")?;
+    let signals = sys::block_all_signals().at(Step::Init)?;
+    let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
+    let become_target = |socket: OwnedFd, reporter: &mut Reporter| {
+        rustix::process::umask(umask);
+        target::run(foundation, &socket, &ready, reporter)
+    };
+    // A copy of this process takes its time, and nothing is to be done until the plan comes.
+    let mut embryo = Embryo::fork(reporter, become_target)?;
+
     let request = message::receive_request(&control).on(Step::Prepare, "the plan")?;
     // The run was refused, or the supervisor is gone.
-    let Some((request, mut streams)) = request else { sys::exit_now(1) };
+    let Some((request, mut streams, plan)) = request else { sys::exit_now(1) };
     if !groundwork.carries(&request.plan) {
         return Err(Errno::INVAL).on(Step::Prepare, "the plan: the box was begun for another");
     }
     network::set_up(request.plan.network.as_ref(), &control, reporter)?;
     reopen_input(&request, &mut streams, &control)?;
+    if !request.wants_terminal() {
+        embryo.feed(&plan, &streams)?;
+    }
     files.mount(&request.plan.mounts[groundwork.mounts.len()..], reporter)?;
     let mounts = files.enter(&request.plan, reporter)?;
-    rustix::process::umask(umask);
 
     foundation.fault_point(Step::Init)?;
-    rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
-    // PID 1 leads the box's session, so that the target's process group isn't orphaned: the kernel lets nobody stop
-    // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
-    rustix::process::setsid().on(Step::Init, "session")?;
     let mut early = Vec::new();
     if request.plan.network.is_some() {
         go_ahead(&control, &mut early).at(Step::Loopback)?;
     }
     let terminal = request.wants_terminal().then(|| inner_terminal(&control, &mut early)).transpose()?;
-    let all_signals = sys::block_all_signals().at(Step::Init)?;
-    let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
-    match sys::fork().on(Step::Init, "target")? {
-        None => {
-            drop(control);
-            target::run(foundation, &request, streams, terminal, &ready, reporter)
+    if terminal.is_some() {
+        // A session's terminal is that of its leader, and of what the leader forks from then on.
+        embryo.dismiss()?;
+        embryo = Embryo::fork(reporter, become_target)?;
+        embryo.feed(&plan, &streams)?;
+    }
+    embryo.start(reporter, terminal.as_ref())?;
+    drop((streams, plan));
+    filesystem::detach_old_root()?;
+    let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
+    // The target has its own copy of the pipe; what goes wrong from here on ends the box.
+    let terminal = terminal.map(|terminal| terminal.slave);
+    Reaper { target: embryo.pid, control, terminal, signals, mounts }.run(&request, &ready, early)
+}
+
+/// The target before it has a plan: a copy of PID 1 that waits for it.
+struct Embryo {
+    pid: Pid,
+    socket: OwnedFd,
+}
+
+impl Embryo {
+    /// Returns in PID 1 only, unless what becomes of the copy fails.
+    fn fork(
+        reporter: &mut Reporter,
+        become_target: impl Fn(OwnedFd, &mut Reporter) -> StepResult<Infallible>,
+    ) -> StepResult<Self> {
+        let (ours, theirs) =
+            socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+                .on(Step::Init, "target")?;
+        match sys::fork().on(Step::Init, "target")? {
+            Some(pid) => Ok(Self { pid, socket: ours }),
+            None => {
+                drop(ours);
+                become_target(theirs, reporter).map(|never| match never {})
+            }
         }
-        Some(pid) => {
-            drop(streams);
-            filesystem::detach_old_root()?;
-            let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;
-            // The target has its own copy of the pipe; what goes wrong from here on ends the box.
-            let terminal = terminal.map(|terminal| terminal.slave);
-            Reaper { target: pid, control, terminal, signals: all_signals, mounts }
-                .run(&request, &ready, early)
-        }
+    }
+
+    /// Gives it the plan and its standard streams.
+    fn feed(&self, plan: &OwnedFd, streams: &StdStreams) -> StepResult<()> {
+        message::pass_request(&self.socket, plan, streams).on(Step::Init, "target")
+    }
+
+    /// Lets it go on, in the new root.
+    fn start(&self, reporter: &Reporter, terminal: Option<&InnerTerminal>) -> StepResult<()> {
+        message::send_start(&self.socket, reporter.layers(), terminal).on(Step::Init, "target")
+    }
+
+    /// Ends one that got no plan.
+    fn dismiss(self) -> StepResult<()> {
+        drop(self.socket);
+        rustix::process::waitpid(Some(self.pid), WaitOptions::empty()).map(drop).on(Step::Init, "target")
     }
 }
 

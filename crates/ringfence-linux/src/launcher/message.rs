@@ -1,10 +1,13 @@
-//! The launcher's two messages, which cross a socket with descriptors.
+//! The launcher's messages, which cross sockets with descriptors: the foundation and the request, from the supervisor;
+//! the request again and the start, from PID 1 to the target.
 
 use std::fs::File;
-use std::io::{IoSlice, IoSliceMut, Read, Seek, Write};
+use std::io::{IoSlice, IoSliceMut, Write};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileExt;
 
+use ringfence_types::Layer;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use rustix::io::Errno;
 use rustix::net::{
@@ -12,6 +15,7 @@ use rustix::net::{
     SendFlags,
 };
 
+use super::init::InnerTerminal;
 use super::process::errno;
 use super::{Foundation, Request, StdStreams};
 
@@ -19,8 +23,8 @@ const SEALS: SealFlags =
     SealFlags::SEAL.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::WRITE);
 /// The most descriptors of one message.
 const DESCRIPTORS: usize = 5;
-/// A foundation is a list of mounts that are the same for every run: 2 KiB.
-const FOUNDATION: usize = 64 << 10;
+/// A foundation is a list of mounts that are the same for every run, a start a list of layers: 2 KiB.
+const LONGEST: usize = 64 << 10;
 
 /// Sends what a box is begun with, and the pipe that it reports on.
 pub(super) fn send_foundation(
@@ -34,7 +38,7 @@ pub(super) fn send_foundation(
 
 /// Receives what [`send_foundation`] sent.
 pub(super) fn receive_foundation(socket: &OwnedFd) -> Result<(Foundation, OwnedFd), Errno> {
-    let mut bytes = vec![0; FOUNDATION];
+    let mut bytes = vec![0; LONGEST];
     let (length, fds) = receive(socket, &mut bytes)?;
     let foundation = postcard::from_bytes(&bytes[..length]).map_err(|_| Errno::BADMSG)?;
     let [set_up] = <[OwnedFd; 1]>::try_from(fds).map_err(|_| Errno::BADMSG)?;
@@ -43,15 +47,19 @@ pub(super) fn receive_foundation(socket: &OwnedFd) -> Result<(Foundation, OwnedF
 
 /// Sends the plan in a sealed memfd, and the command's descriptors.
 pub(super) fn send_request(socket: &OwnedFd, request: &Request, streams: &StdStreams) -> Result<(), Errno> {
-    let plan = sealed(request)?;
-    // A message has a fixed number of descriptors; one that stands for nothing is not looked at.
-    let null = dev_null()?;
-    let [stdin, stdout, stderr] = streams.fds.each_ref().map(|fd| or(fd, &null));
-    send(socket, &[0], &[plan.as_fd(), stdin, stdout, stderr, or(&streams.input_pipe, &null)])
+    pass_request(socket, &sealed(request)?, streams)
 }
 
-/// Receives what [`send_request`] sent. `None`: the supervisor is gone.
-pub(super) fn receive_request(socket: &OwnedFd) -> Result<Option<(Request, StdStreams)>, Errno> {
+/// Sends a plan that is sealed already, and the command's descriptors.
+pub(super) fn pass_request(socket: &OwnedFd, plan: &OwnedFd, streams: &StdStreams) -> Result<(), Errno> {
+    // A message has a fixed number of descriptors; one that stands for nothing is not looked at.
+    let [stdin, stdout, stderr] = &streams.fds;
+    let fds = [stdin, stdout, stderr, &streams.input_pipe].map(|fd| fd.as_ref().unwrap_or(plan).as_fd());
+    send(socket, &[0], &[&[plan.as_fd()], &fds[..]].concat())
+}
+
+/// Receives what [`send_request`] or [`pass_request`] sent, and the memfd of the plan. `None`: the sender is gone.
+pub(super) fn receive_request(socket: &OwnedFd) -> Result<Option<(Request, StdStreams, OwnedFd)>, Errno> {
     let (length, fds) = receive(socket, &mut [0])?;
     if length == 0 {
         return Ok(None);
@@ -62,9 +70,11 @@ pub(super) fn receive_request(socket: &OwnedFd) -> Result<Option<(Request, StdSt
     if !rustix::fs::fcntl_get_seals(&plan)?.contains(SEALS) {
         return Err(Errno::PERM);
     }
-    let mut bytes = Vec::new();
-    let mut plan = File::from(plan);
-    plan.rewind().and_then(|()| plan.read_to_end(&mut bytes)).map_err(errno)?;
+    let plan = File::from(plan);
+    let length = plan.metadata().map_err(errno)?.len();
+    let mut bytes = vec![0; usize::try_from(length).map_err(|_| Errno::FBIG)?];
+    // Not where the descriptor stands: whom the plan is passed on to may be reading it too.
+    plan.read_exact_at(&mut bytes, 0).map_err(errno)?;
     let request: Request = postcard::from_bytes(&bytes).map_err(|_| Errno::BADMSG)?;
     let mut streams =
         StdStreams { fds: [Some(stdin), Some(stdout), Some(stderr)], input_pipe: Some(input_pipe) };
@@ -73,15 +83,43 @@ pub(super) fn receive_request(socket: &OwnedFd) -> Result<Option<(Request, StdSt
             *stream = None;
         }
     }
-    Ok(Some((request, streams)))
+    Ok(Some((request, streams, plan.into())))
+}
+
+/// Sends the statuses of layers so far, and the inner terminal if there is one.
+pub(super) fn send_start(
+    socket: &OwnedFd,
+    layers: &[Layer],
+    terminal: Option<&InnerTerminal>,
+) -> Result<(), Errno> {
+    let foreground = terminal.is_some_and(|terminal| terminal.foreground);
+    let bytes = postcard::to_stdvec(&(foreground, layers)).map_err(|_| Errno::INVAL)?;
+    match terminal {
+        Some(terminal) => send(socket, &bytes, &[terminal.slave.as_fd()]),
+        None => rustix::net::send(socket, &bytes, SendFlags::NOSIGNAL).map(drop),
+    }
+}
+
+/// What the target needs besides the plan.
+pub(super) struct Start {
+    pub(super) layers: Vec<Layer>,
+    pub(super) terminal: Option<InnerTerminal>,
+}
+
+/// Receives what [`send_start`] sent. `None`: the sender is gone.
+pub(super) fn receive_start(socket: &OwnedFd) -> Result<Option<Start>, Errno> {
+    let mut bytes = vec![0; LONGEST];
+    let (length, fds) = receive(socket, &mut bytes)?;
+    if length == 0 {
+        return Ok(None);
+    }
+    let (foreground, layers) = postcard::from_bytes(&bytes[..length]).map_err(|_| Errno::BADMSG)?;
+    let terminal = fds.into_iter().next().map(|slave| InnerTerminal { slave, foreground });
+    Ok(Some(Start { layers, terminal }))
 }
 
 pub(super) fn dev_null() -> Result<OwnedFd, Errno> {
     rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
-}
-
-fn or<'a>(stream: &'a Option<OwnedFd>, null: &'a OwnedFd) -> BorrowedFd<'a> {
-    stream.as_ref().unwrap_or(null).as_fd()
 }
 
 fn sealed(request: &Request) -> Result<OwnedFd, Errno> {

@@ -88,6 +88,11 @@ impl Reporter {
         self.layers.push(Layer { name, status, detail: detail.into() });
     }
 
+    /// Goes on with statuses that another process collected.
+    pub(crate) fn resume(&mut self, layers: Vec<Layer>) {
+        self.layers = layers;
+    }
+
     /// Statuses so far.
     pub(crate) fn layers(&self) -> &[Layer] {
         &self.layers

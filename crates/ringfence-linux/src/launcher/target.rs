@@ -18,19 +18,26 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::init::{InnerTerminal, switch_identity};
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
-use super::{Foundation, Request, StdStreams, filesystem};
+use super::{Foundation, Request, StdStreams, filesystem, message};
 use crate::io::memory_device;
 use crate::sys;
 
-/// Becomes the program. Returns only if a step fails.
+/// Waits for a plan, then becomes its program. Returns only if a step fails.
 pub(super) fn run(
     foundation: &Foundation,
-    request: &Request,
-    streams: StdStreams,
-    terminal: Option<InnerTerminal>,
+    socket: &OwnedFd,
     ready: &OwnedFd,
     reporter: &mut Reporter,
 ) -> StepResult<Infallible> {
+    // The change of roots takes along who stands in the old one.
+    rustix::process::chdir("/").at(Step::Init)?;
+    let request = message::receive_request(socket).on(Step::Init, "the plan")?;
+    let Some((request, streams, _)) = request else { sys::exit_now(0) };
+    let request = &request;
+    let start = message::receive_start(socket).on(Step::Init, "the start")?;
+    let Some(message::Start { layers, terminal }) = start else { sys::exit_now(0) };
+    reporter.resume(layers);
+
     foundation.fault_point(Step::Limits)?;
     session(terminal.as_ref())?;
     filesystem::enter(&request.plan.cwd, request.plan.cwd_id.as_deref())?;
