@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use ringfence_gate::{ApprovedRun, DriverError, DriverOutput, OsSandboxDriverTrait, RunParts};
-use ringfence_plan::linux::{Groundwork, Target};
+use ringfence_plan::linux::{Groundwork, PRIVATE, Target, UsualView};
 use ringfence_plan::{HostFacts, LaunchPlan, LinuxPlan};
 use ringfence_types::{LayerReport, Linux, Owner, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
@@ -130,12 +130,19 @@ impl LocalBox {
     /// meanwhile. Nothing of the caller's runs in it, and without [`LinuxDriver::run_here`] nothing will. What can't
     /// be begun is left to the run, which then meets the reason again.
     ///
-    /// `shows_the_disk` is whether the command may read all of the disk. Only for a process that has no other thread;
-    /// supplementary groups of root are dropped.
-    pub fn begin(shows_the_disk: bool, linux: &Linux, workspace: &Path) -> Self {
+    /// `shows_the_disk` is whether the command may read all of the disk, `keeps_temp` whether its temporary files
+    /// outlive the run. Only for a process that has no other thread; supplementary groups of root are dropped.
+    pub fn begin(shows_the_disk: bool, keeps_temp: bool, linux: &Linux, workspace: &Path) -> Self {
         let owner = fs::metadata(workspace).ok().map(|found| Owner { uid: found.uid(), gid: found.gid() });
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
-        let groundwork = Groundwork::usual(shows_the_disk, linux, uid, gid, owner);
+        let private = PRIVATE.map(|(path, _)| path).into_iter();
+        let view = match shows_the_disk {
+            true => UsualView::Disk {
+                private: private.filter(|path| !keeps_temp && Path::new(path).is_dir()).collect(),
+            },
+            false => UsualView::System,
+        };
+        let groundwork = Groundwork::usual(&view, linux, uid, gid, owner);
         match launcher::begin(&Foundation::new(groundwork.clone())) {
             Ok(launched) => Self { begun: Some(groundwork), running: Some(launched.into()) },
             Err(_) => Self::default(),

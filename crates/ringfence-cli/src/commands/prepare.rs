@@ -81,7 +81,8 @@ fn begin(request: &Request, config: &SandboxConfig, workspace: &Path) -> LocalBo
     if options.network == Some(NetworkPolicy::AllowAll) {
         return LocalBox::default();
     }
-    LocalBox::begin(shows_the_disk, &config.linux, workspace)
+    let keeps_temp = matches!(request.place, Place::Session(_));
+    LocalBox::begin(shows_the_disk, keeps_temp, &config.linux, workspace)
 }
 
 /// The merged configuration, and how the session starts. A run without `--session` is a session of its own.

@@ -19,6 +19,22 @@ const DEV_LINKS: [(&str, &str); 5] = [
 /// What a root that may nest is seen as inside.
 const NESTING_ROOT: u32 = 1000;
 
+/// What a usual run sees of the host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UsualView {
+    /// What every program needs.
+    System,
+    /// All of the disk but the directories that the box has of its own: those of [`PRIVATE`] that the host has too, or
+    /// none where a session keeps them.
+    Disk {
+        /// Their paths.
+        private: Vec<&'static str>,
+    },
+}
+
+/// Directories that are the box's own where the host has them, with their modes. They come next after the first mounts.
+pub const PRIVATE: [(&str, u32); 2] = [("/tmp", 0o1777), ("/run", 0o755)];
+
 /// The first steps of a box: namespaces, identity, and the mounts that depend on nothing else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Groundwork {
@@ -34,11 +50,23 @@ impl Groundwork {
     /// What a run begins with that asks for nothing unusual: no network of the host, and not the whole disk to
     /// write to. A wrong guess costs time only: what does not [carry](Self::carries) the plan is thrown away.
     ///
-    /// `uid` and `gid` are the caller's own, `owner` is the workspace's; `shows_the_disk` is whether the command
-    /// may read all of it.
-    pub fn usual(shows_the_disk: bool, linux: &Linux, uid: u32, gid: u32, owner: Option<Owner>) -> Self {
+    /// `uid` and `gid` are the caller's own, `owner` is the workspace's.
+    pub fn usual(view: &UsualView, linux: &Linux, uid: u32, gid: u32, owner: Option<Owner>) -> Self {
         let identity = Identity::of(uid, gid, owner, linux.nested_userns);
-        Self { identity, own_network: true, mounts: first_mounts(shows_the_disk, linux) }
+        let mounts = match view {
+            UsualView::System => first_mounts(false, linux),
+            UsualView::Disk { private } => {
+                let mut mounts = first_mounts(true, linux);
+                mounts.extend(
+                    PRIVATE
+                        .into_iter()
+                        .filter(|(at, _)| private.contains(at))
+                        .map(|(at, mode)| MountOp::Tmpfs { at: at.into(), mode, size: linux.tmp_size }),
+                );
+                mounts
+            }
+        };
+        Self { identity, own_network: true, mounts }
     }
 
     /// No more than the namespaces of a plan.

@@ -14,7 +14,7 @@ use ringfence_types::{FileId, Rlimits, UnixPath};
 use serde::{Deserialize, Serialize};
 
 pub use facts::{LinuxFacts, RootEntry, SYSTEM_ROOTS};
-pub use groundwork::Groundwork;
+pub use groundwork::{Groundwork, PRIVATE, UsualView};
 pub use landlock::{LandlockAccess, LandlockPlan, LandlockRule};
 pub use network::{HostRules, NetworkPlan};
 pub use plan::linux;

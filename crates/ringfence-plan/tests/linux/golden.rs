@@ -1,7 +1,9 @@
 use insta::assert_snapshot;
 use ringfence_plan::ProfileError;
 use ringfence_plan::linux::seccomp::SocketGate;
-use ringfence_plan::linux::{Groundwork, HostRules, MountOp, NetworkPlan, RootEntry, linux};
+use ringfence_plan::linux::{
+    Groundwork, HostRules, MountOp, NetworkPlan, PRIVATE, RootEntry, UsualView, linux,
+};
 use ringfence_types::{CacheMount, HostPattern, Linux, Network, Owner, PathKind, Protected, ResolvedPolicy};
 
 use crate::fixture::{WORKSPACE, dir, facts, file, mounts, path, plan, strict, workspace_write};
@@ -189,24 +191,28 @@ fn a_missing_cache_moves_by_its_variable() {
 
 #[test]
 fn a_usual_plan_goes_on_from_the_groundwork() {
-    let plans = [(true, plan(&workspace_write())), (false, plan(&strict()))];
-    for (shows_the_disk, plan) in &plans {
+    let disk = || UsualView::Disk { private: PRIVATE.map(|(path, _)| path).into() };
+    let plans = [(disk(), plan(&workspace_write())), (UsualView::System, plan(&strict()))];
+    for (view, plan) in &plans {
         let linux = Linux::default();
         let owner = Some(Owner { uid: 1000, gid: 1000 });
-        let usual = Groundwork::usual(*shows_the_disk, &linux, 1000, 1000, owner);
-        assert!(usual.carries(plan), "shows the disk: {shows_the_disk}");
+        let usual = Groundwork::usual(view, &linux, 1000, 1000, owner);
+        assert!(usual.carries(plan), "{view:?}");
         assert!(usual.mounts.iter().any(|op| matches!(op, MountOp::Proc { .. })));
         assert!(Groundwork::of(plan).carries(plan));
 
-        let as_root = Groundwork::usual(*shows_the_disk, &linux, 0, 0, owner);
+        let as_root = Groundwork::usual(view, &linux, 0, 0, owner);
         assert!(!as_root.carries(plan), "another identity");
         let small = Linux { tmp_size: 1 << 20, ..linux.clone() };
-        assert!(!Groundwork::usual(*shows_the_disk, &small, 1000, 1000, owner).carries(plan), "another size");
+        assert!(!Groundwork::usual(view, &small, 1000, 1000, owner).carries(plan), "another size");
         let nests = Linux { nested_userns: true, ..linux };
-        assert!(!Groundwork::usual(*shows_the_disk, &nests, 1000, 1000, owner).carries(plan), "nesting");
+        assert!(!Groundwork::usual(view, &nests, 1000, 1000, owner).carries(plan), "nesting");
         assert!(!Groundwork { own_network: false, ..usual }.carries(plan), "another network");
     }
+    let is_private = |op: &&MountOp| matches!(op, MountOp::Tmpfs { at, .. } if at == &"/tmp".into() || at == &"/run".into());
+    let usual = Groundwork::usual(&disk(), &Linux::default(), 1000, 1000, None);
+    assert_eq!(usual.mounts.iter().filter(is_private).count(), 2);
     let [(_, disk), (_, system)] = &plans;
-    assert!(!Groundwork::usual(true, &Linux::default(), 1000, 1000, None).carries(system));
-    assert!(!Groundwork::usual(false, &Linux::default(), 1000, 1000, None).carries(disk));
+    assert!(!usual.carries(system));
+    assert!(!Groundwork::usual(&UsualView::System, &Linux::default(), 1000, 1000, None).carries(disk));
 }
