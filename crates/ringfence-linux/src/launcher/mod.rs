@@ -1,8 +1,8 @@
 //! The native launcher: turns a [`LinuxPlan`] into a running command.
 //!
 //! Three processes take part: the supervisor, which calls [`begin`] and [`hand_over`]; PID 1 of the box, which
-//! sets everything up and then reaps; and the target. PID 1 lays the [`Groundwork`] while the supervisor still
-//! plans, and goes on with the plan when it comes. An error names its step:
+//! sets everything up and then reaps; and the target. PID 1 lays the [`Groundwork`] and forks the target while the
+//! supervisor still plans; both go on with the plan when it comes. An error names its step:
 //!
 //! | step | process | what |
 //! |---|---|---|
@@ -13,7 +13,7 @@
 //! | *mounts* | PID 1 | the mount plan, by descriptor, onto a new root: first what the groundwork has of it |
 //! | *proc* | PID 1 | a fresh `/proc`, no more user namespaces, its risky parts covered |
 //! | *pivot* | PID 1 | the new root becomes the root, the old one is detached |
-//! | *init* | PID 1 | non-dumpable, a new session, inner terminal, the target forked; then reaps without rights of its own |
+//! | *init* | PID 1 | non-dumpable, a new session, the target forked; inner terminal; then reaps without rights of its own |
 //! | *limits* | target | resource limits, terminal, standard streams, working directory |
 //! | *caps* | target | no_new_privs, every capability dropped |
 //! | *landlock* | target | one ruleset |
