@@ -292,7 +292,8 @@ fn denials(
     inherited: Option<&Inherited<'_>>,
     named: &HashSet<&Path>,
 ) -> Result<Denials, ResolveError> {
-    let mut expander = Expander::new(resolver, &host.home);
+    let grants = named.iter().copied().chain([resolver.base]);
+    let mut expander = Expander::new(resolver, &host.home, grants);
     let mut deny = expander.resolve(&request.fs_deny)?;
     if let Some(Inherited { capabilities, policy }) = inherited {
         // A symlink that is re-pointed during the session takes its old target along as denied, and a pattern
