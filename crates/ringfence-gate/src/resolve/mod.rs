@@ -132,6 +132,11 @@ impl ResolveError {
             Self::PatternUnlistable { .. } => Some("deny that directory by its name"),
             Self::ParentComponent(_) => Some("write the path without `..`"),
             Self::RingfenceHome(_) => Some("choose a directory outside of it"),
+            Self::Io { .. } => Some("check the path, and that you may search the directories above it"),
+            Self::NotASocket(_) => Some("name the socket itself"),
+            Self::UnknownDevice(_) | Self::NoSuchDevice(_) => {
+                Some("leave it out, or name a device that this host has")
+            }
             Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),
             _ => None,
         }
