@@ -44,10 +44,10 @@ pub(super) fn receive_foundation(socket: &OwnedFd) -> Result<(Foundation, OwnedF
 /// Sends the plan in a sealed memfd, and the command's descriptors.
 pub(super) fn send_request(socket: &OwnedFd, request: &Request, streams: &StdStreams) -> Result<(), Errno> {
     let plan = sealed(request)?;
-    // A message has a fixed number of descriptors; one that stands for nothing is not looked at.
-    let null = dev_null()?;
-    let [stdin, stdout, stderr] = streams.fds.each_ref().map(|fd| or(fd, &null));
-    send(socket, &[0], &[plan.as_fd(), stdin, stdout, stderr, or(&streams.input_pipe, &null)])
+    // A message has a fixed number of descriptors. In the place of one that is not there the plan goes once more, and
+    // is not looked at.
+    let [stdin, stdout, stderr] = streams.fds.each_ref().map(|fd| or(fd, &plan));
+    send(socket, &[0], &[plan.as_fd(), stdin, stdout, stderr, or(&streams.input_pipe, &plan)])
 }
 
 /// Receives what [`send_request`] sent. `None`: the supervisor is gone.
@@ -80,8 +80,8 @@ pub(super) fn dev_null() -> Result<OwnedFd, Errno> {
     rustix::fs::open("/dev/null", OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())
 }
 
-fn or<'a>(stream: &'a Option<OwnedFd>, null: &'a OwnedFd) -> BorrowedFd<'a> {
-    stream.as_ref().unwrap_or(null).as_fd()
+fn or<'a>(stream: &'a Option<OwnedFd>, other: &'a OwnedFd) -> BorrowedFd<'a> {
+    stream.as_ref().unwrap_or(other).as_fd()
 }
 
 fn sealed(request: &Request) -> Result<OwnedFd, Errno> {
