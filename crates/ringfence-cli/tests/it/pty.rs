@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use ringfence_testkit::{Fixture, Invocation, Terminal, end_all, needs};
+use rustix::termios::LocalModes;
 use serde_json::Value;
 
 use crate::support::{as_each_caller, binaries};
@@ -88,6 +89,21 @@ fn ctrl_c_reaches_the_program_alone() {
         terminal.expect("ready");
         terminal.send("\x1c");
         assert_eq!(terminal.wait().0.code(), Some(131));
+    });
+}
+
+/// From the moment on when the outer terminal is raw, which is before the program is in the inner one's foreground.
+#[test]
+fn ctrl_c_reaches_a_program_that_is_just_starting() {
+    as_each_caller(|fixture| {
+        for _ in 0..12 {
+            let mut terminal = run(fixture, &["sleep", "600"]);
+            while terminal.modes().local_modes.contains(LocalModes::ISIG) {
+                std::hint::spin_loop();
+            }
+            terminal.send("\x03");
+            assert_eq!(terminal.wait().0.code(), Some(130));
+        }
     });
 }
 
