@@ -23,6 +23,10 @@ pub(crate) enum Error {
     Generate(String),
     #[error("{0} is not installed, and the table compares with it")]
     Missing(&'static str),
+    #[error("{tool} is not installed; the Debian package {package} brings it")]
+    NotInstalled { tool: &'static str, package: &'static str },
+    #[error("{0} things are not as they should be on other kernels")]
+    OtherKernels(usize),
     #[error("the connections of a measurement failed: {0}")]
     Network(io::Error),
     #[error("{0} violations of the repository's rules")]

@@ -1,4 +1,5 @@
-//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask docs`, `cargo xtask bench`.
+//! The project's own commands: `cargo xtask ci`, `cargo xtask tidy`, `cargo xtask docs`, `cargo xtask bench`,
+//! `cargo xtask vm`.
 
 #![forbid(unsafe_code)]
 #![allow(
@@ -14,6 +15,7 @@ mod error;
 mod fuzz;
 mod tidy;
 mod tools;
+mod vm;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -30,7 +32,9 @@ usage: cargo xtask COMMAND
   bench [--quick] [--write] [ROW...]
                       the speed table, measured side by side; --write puts it into docs/performance.md
                       rows: start library files build index concurrent proxy (default: all)
-                      proxy compares with tinyproxy, microsocks and node; raise `ulimit -n` for it";
+                      proxy compares with tinyproxy, microsocks and node; raise `ulimit -n` for it
+  vm VMLINUZ...       boots these kernels in virtual machines and compares what Ringfence does there with what they have;
+                      needs qemu-system-x86 and busybox-static";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -48,6 +52,7 @@ fn main() -> ExitCode {
         ["bench", options @ ..] => {
             bench::Options::parse(options).and_then(|options| bench::run(&root, &options))
         }
+        ["vm", kernels @ ..] if !kernels.is_empty() => vm::run(&root, kernels),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(())

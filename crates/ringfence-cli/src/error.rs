@@ -9,6 +9,8 @@ use ringfence::SandboxError;
 use ringfence::config::ConfigError;
 use ringfence_proxy::{ProxyError, UpstreamError};
 use ringfence_types::{Denial, LayerReport, SandboxOutput, Step};
+use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::exit::Exit;
 use crate::usage::UsageError;
@@ -95,7 +97,21 @@ impl CliError {
 
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<String> {
+        if is_out_of_descriptors(self) {
+            let limit = getrlimit(Resource::Nofile).current;
+            let limit = limit.map(|limit| format!(" of {limit} open files")).unwrap_or_default();
+            return Some(format!("the limit{limit} is too low; raise it (`ulimit -n`)"));
+        }
         match self {
+            Self::Config(ConfigError::Read { source, .. })
+                if source.kind() == io::ErrorKind::PermissionDenied && is_in_a_box() =>
+            {
+                Some(
+                    "this is a box of Ringfence, which hides Ringfence's own directory; name another for runs inside \
+                     with RINGFENCE_HOME"
+                        .to_owned(),
+                )
+            }
             Self::Usage(error) => Some(error.hint().to_owned()),
             Self::NotAvailable { hint, .. } => Some((*hint).to_owned()),
             Self::Sandbox { source, .. } => {
@@ -199,14 +215,29 @@ fn general_hint(error: &SandboxError) -> &'static str {
     }
 }
 
+/// Whether this process may open no more files (`EMFILE`, open(2)).
+fn is_out_of_descriptors(error: &(dyn Error + 'static)) -> bool {
+    let errno = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<Errno>()) {
+        (Some(error), _) => Errno::from_io_error(error),
+        (None, errno) => errno.copied(),
+    };
+    errno == Some(Errno::MFILE) || error.source().is_some_and(is_out_of_descriptors)
+}
+
+/// Whether the variable is there that every box has.
+fn is_in_a_box() -> bool {
+    std::env::var_os("RINGFENCE_SANDBOX").is_some()
+}
+
 /// An error and its sources, separated by colons. A source that its error already quotes is not repeated.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let cause_text = match cause.downcast_ref::<io::Error>() {
-            Some(error) => io_text(error),
-            None => cause.to_string(),
+        let cause_text = match (cause.downcast_ref::<io::Error>(), cause.downcast_ref::<Errno>()) {
+            (Some(error), _) => io_text(error),
+            (None, Some(errno)) => io_text(&(*errno).into()),
+            (None, None) => cause.to_string(),
         };
         if !text.contains(&cause_text) {
             text.push_str(": ");
@@ -242,6 +273,20 @@ mod tests {
         assert_eq!(error.message(), "cannot write /x: permission denied");
         let error = CliError::CurrentDir(io::Error::other("RPC failed"));
         assert_eq!(error.message(), "cannot determine the current directory: RPC failed");
+    }
+
+    #[test]
+    fn a_limit_of_open_files_is_named_wherever_it_was_met() {
+        let stream = io::Error::other(ringfence::SandboxError::Io {
+            action: "take up standard output",
+            source: Errno::MFILE.into(),
+        });
+        let error = CliError::Input(stream);
+        assert!(error.message().ends_with(": too many open files"), "{}", error.message());
+        let hint = error.hint().unwrap_or_default();
+        assert!(hint.starts_with("the limit") && hint.ends_with("(`ulimit -n`)"), "{hint}");
+        let other = CliError::CurrentDir(Errno::ACCESS.into());
+        assert!(!other.hint().unwrap_or_default().contains("ulimit"));
     }
 
     #[test]

@@ -73,6 +73,7 @@ fn message(error: &clap::Error) -> String {
             None => String::from("unknown command"),
         },
         (ErrorKind::MissingSubcommand, ..) => String::from("no command given"),
+        (ErrorKind::InvalidUtf8, Some(arg), _) => format!("the value of `{arg}` is not valid UTF-8"),
         (ErrorKind::InvalidUtf8, ..) => String::from("an option's value is not valid UTF-8"),
         (kind, ..) => kind.as_str().unwrap_or("wrong usage").to_owned(),
     }

@@ -116,7 +116,7 @@ pub enum DriverError {
         detail: String,
     },
     /// The wall-clock limit ended the whole tree.
-    #[error("timed out after {:.1} s", .output.duration.as_secs_f64())]
+    #[error("timed out after {:.1?}", .output.duration)]
     Timeout {
         /// What it had written.
         output: Box<DriverOutput>,

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ringfence_gate::{ApprovedRun, DriverError, DriverOutput, OsSandboxDriverTrait, RunParts};
+use ringfence_gate::{ApprovedRun, DriverError, DriverOutput, OsSandboxDriverTrait, RunParts, identity};
 use ringfence_plan::linux::{Groundwork, PRIVATE, Target, UsualView};
 use ringfence_plan::{HostFacts, LaunchPlan, LinuxPlan};
-use ringfence_types::{LayerReport, Linux, Owner, SandboxCommand, UnixPath};
+use ringfence_types::{LayerReport, Linux, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
 
 use crate::covers::Covers;
@@ -133,7 +133,7 @@ impl LocalBox {
     /// `shows_the_disk` is whether the command may read all of the disk, `keeps_temp` whether its temporary files
     /// outlive the run. Only for a process that has no other thread; supplementary groups of root are dropped.
     pub fn begin(shows_the_disk: bool, keeps_temp: bool, linux: &Linux, workspace: &Path) -> Self {
-        let owner = fs::metadata(workspace).ok().map(|found| Owner { uid: found.uid(), gid: found.gid() });
+        let owner = fs::metadata(workspace).ok().and_then(|found| identity::owner(found.uid(), found.gid()));
         let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
         let private = PRIVATE.map(|(path, _)| path).into_iter();
         let view = match shows_the_disk {

@@ -217,7 +217,13 @@ impl Supervision<'_> {
             set.push(Token::SetUp, self.running.set_up.as_fd(), PollFlags::IN);
         }
         set.push(Token::Control, self.running.control.as_fd(), PollFlags::IN);
-        self.streams.interest(&mut |source, fd, events| set.push(Token::Stream(source), fd, events));
+        self.streams.interest(&mut |source, fd, events| {
+            // What is typed while the box is set up waits for the program: a Ctrl-C that the inner terminal got before
+            // the program is in its foreground would be nobody's.
+            if !(set_up && source.is_typed()) {
+                set.push(Token::Stream(source), fd, events);
+            }
+        });
         if let Some(signals) = &self.signals {
             set.push(Token::Signal, signals.as_fd(), PollFlags::IN);
         }

@@ -58,7 +58,7 @@ pub enum SandboxError {
     #[error("cannot run the program")]
     NotExecutable(#[source] DriverError),
     /// The wall-clock limit ended the whole tree.
-    #[error("timed out after {:.1} s", .output.duration.as_secs_f64())]
+    #[error("timed out after {:.1?}", .output.duration)]
     Timeout {
         /// What had been written and enforced by then.
         output: Box<SandboxOutput>,

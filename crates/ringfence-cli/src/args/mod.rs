@@ -7,12 +7,13 @@ mod quick;
 mod run;
 mod values;
 
+use std::any::TypeId;
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::builder::PossibleValuesParser;
-use clap::error::ErrorKind;
-use clap::{ArgMatches, Args, FromArgMatches as _, ValueHint};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches as _, ValueHint};
 use clap_complete::Shell;
 
 pub(crate) use check::{CheckArgs, ShellName};
@@ -121,8 +122,39 @@ pub(crate) fn parse(argv: &[OsString]) -> Result<Parsed, clap::Error> {
         return Ok(Parsed::Run(Box::new(args)));
     }
     let mut command = subcommand(name);
-    let matches = command.try_get_matches_from_mut(&argv[1..])?;
+    let matches =
+        command.try_get_matches_from_mut(&argv[1..]).map_err(|error| name_option(error, &command, argv))?;
     dispatch(name, &matches).map_err(|error| error.format(&mut command))
+}
+
+/// Says whose value is not UTF-8, which clap does not.
+fn name_option(mut error: clap::Error, command: &Command, argv: &[OsString]) -> clap::Error {
+    if error.kind() == ErrorKind::InvalidUtf8
+        && let Some(option) = option_with_bytes(command, argv)
+    {
+        error.insert(ContextKind::InvalidArg, ContextValue::String(option));
+    }
+    error
+}
+
+/// The first option whose value must be text and is not.
+fn option_with_bytes(command: &Command, argv: &[OsString]) -> Option<String> {
+    let takes_bytes = |arg: &Arg| {
+        let value = arg.get_value_parser().type_id();
+        value == TypeId::of::<OsString>() || value == TypeId::of::<PathBuf>()
+    };
+    let own: Vec<&[u8]> = argv.iter().map(|word| word.as_encoded_bytes()).collect();
+    let end = own.iter().position(|word| *word == b"--").unwrap_or(own.len());
+    let separate = own[..end].windows(2).map(|pair| (pair[0], pair[1]));
+    let joined = own[..end].iter().filter_map(|word| {
+        let equals = word.iter().position(|byte| *byte == b'=')?;
+        Some((&word[..equals], &word[equals + 1..]))
+    });
+    separate.chain(joined).filter(|(_, value)| std::str::from_utf8(value).is_err()).find_map(|(option, _)| {
+        let name = std::str::from_utf8(option).ok()?.strip_prefix("--")?;
+        let arg = command.get_arguments().find(|arg| arg.get_long() == Some(name))?;
+        (!takes_bytes(arg)).then(|| format!("--{name}"))
+    })
 }
 
 fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{OsStringValueParser, TypedValueParser as _};
+use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValueParser as _};
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use ringfence_types::{HostPattern, LayerName, Publish};
 
@@ -78,7 +78,7 @@ pub(crate) struct PolicyArgs {
     pub(crate) mode: Option<Mode>,
 
     /// Ecosystem profile (rust, node, python, go, java, git), one from the config, auto, or none [default: auto]
-    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) profile: Vec<String>,
 
     /// The directory that the box works in [default: the current directory]
@@ -86,7 +86,7 @@ pub(crate) struct PolicyArgs {
     pub(crate) workspace: Option<PathBuf>,
 
     /// Work in the session's own directory; commands of one session share it and their private /tmp
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", value_parser = NonEmptyStringValueParser::new())]
     pub(crate) session: Option<String>,
 
     /// Working directory [default: the current directory if it lies inside the workspace]
@@ -110,7 +110,7 @@ pub(crate) struct PolicyArgs {
     pub(crate) unix_socket: Vec<PathBuf>,
 
     /// Let the box use devices by name: gpu, kvm, fuse
-    #[arg(long, value_name = "NAME", action = ArgAction::Append)]
+    #[arg(long, value_name = "NAME", action = ArgAction::Append, value_parser = NonEmptyStringValueParser::new())]
     pub(crate) device: Vec<String>,
 
     /// Set a variable, or pass the caller's own one through

@@ -15,9 +15,10 @@ pub(super) struct Shell {
 /// The mark is the last of the commands that run before each prompt, some of which make the prompt anew. Where no
 /// file can be made, it is the first, and start-up files may drop it.
 const BASH_MARK: &str = include_str!("shell.bash");
-/// Wraps the prompt that fish has after its start-up files.
-const FISH_MARK: &str = "functions -q fish_prompt; and functions -c fish_prompt ringfence_inner_prompt; \
-                         function fish_prompt; echo -n '(ringfence) '; ringfence_inner_prompt; end";
+
+/// Wraps the prompt that fish has after its start-up files. Where fish can't write its directories it complains of
+/// each; it then gets a private copy of its configuration and history, among symlinks to all that lies beside them.
+const FISH_MARK: &str = include_str!("shell.fish.sh");
 
 /// The same for zsh, whose start-up files lie in one directory. Those of the user see `ZDOTDIR` as it was. Where no
 /// directory can be made, the right prompt is marked.
@@ -29,6 +30,7 @@ impl Shell {
         let program =
             variable.filter(|shell| Path::new(shell).is_absolute()).unwrap_or_else(|| "/bin/sh".into());
         let name = Path::new(&program).file_name().and_then(OsStr::to_str);
+        let is_fish = name == Some("fish");
         let args = match name {
             // The word after the script is its `$0`: the shell to go on with.
             Some("bash") => {
@@ -36,13 +38,14 @@ impl Shell {
                 quiet.into_iter().chain([program.clone()]).collect()
             }
             Some("zsh") => vec!["-f".into(), "-c".into(), ZSH_MARK.into(), program.clone()],
-            Some("fish") => vec!["-C".into(), FISH_MARK.into()],
+            Some("fish") => vec!["-c".into(), FISH_MARK.into(), program.clone()],
             _ => Vec::new(),
         };
         let env = match name {
             Some("bash" | "zsh" | "fish") => Vec::new(),
             _ => vec![("PS1".into(), "(ringfence) $ ".into())],
         };
+        let program = if is_fish { "/bin/sh".into() } else { program };
         Self { program, args, env }
     }
 }

@@ -1,5 +1,7 @@
 //! Odd input that must work, and wrong input that must end with one clear line, a hint and exit 125.
 
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::time::{Duration, Instant};
 
 use ringfence_testkit::{Caller, Finished, Fixture, Invocation, Listing};
@@ -127,6 +129,53 @@ fn a_current_folder_that_is_gone_or_locked() {
             let finished = fixture.shell_outside(script).finish().code_is(125);
             assert!(finished.err().contains("hint:"), "{}", finished.report());
         }
+    });
+}
+
+#[test]
+fn values_that_are_empty_or_no_text_are_refused_by_name() {
+    const PATHS: [&str; 8] =
+        ["--workspace", "--cwd", "--read", "--write", "--deny", "--unix-socket", "--config", "--env"];
+    const TEXTS: [&str; 15] = [
+        "--mode",
+        "--profile",
+        "--session",
+        "--device",
+        "--net",
+        "--allow-host",
+        "--deny-host",
+        "--publish",
+        "--allow-loopback",
+        "--timeout",
+        "--max-output",
+        "--memory",
+        "--backend",
+        "--require",
+        "--ask",
+    ];
+    as_each_caller(|fixture| {
+        let no_text = OsStr::from_bytes(b"no-\xff-text");
+        let empty = PATHS.iter().chain(&TEXTS).map(|option| (option, OsStr::new("")));
+        for (option, value) in empty.chain(TEXTS.iter().map(|option| (option, no_text))) {
+            let mut joined = OsString::from(format!("{option}="));
+            joined.push(value);
+            let separate = [OsString::from(option), value.to_owned()];
+            for words in [&[joined][..], &separate] {
+                let run = fixture.ringfence(["run", "--write", "."]).args(words).args(["--", "touch", "ran"]);
+                let finished = run.finish().code_is(125);
+                assert!(finished.err().contains(&format!("`{option}`")), "{words:?}: {}", finished.report());
+                assert!(finished.err().contains("hint: ") && !fixture.exists("ws/ran"));
+            }
+        }
+        // What may be any bytes is not taken for the culprit.
+        let both = fixture.ringfence(["run", "--env"]).arg(no_text).arg("--session").arg(no_text);
+        let finished = both.args(["--", "true"]).finish().code_is(125);
+        assert!(
+            finished.err().contains("the value of `--session` is not valid UTF-8"),
+            "{}",
+            finished.report()
+        );
+        fixture.ringfence(["run", "--env"]).arg(no_text).args(["--", "true"]).finish().code_is(0);
     });
 }
 

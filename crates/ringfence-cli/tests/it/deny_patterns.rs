@@ -1,7 +1,7 @@
 //! Denials by pattern: what they stand for at the start is denied like a path that was named, and the report says
 //! that this is all.
 
-use libc::{EACCES, EBUSY, EPERM, EROFS, EXDEV};
+use libc::{EACCES, EBUSY, ENOENT, EPERM, EROFS, EXDEV};
 use ringfence_testkit::{Caller, Finished, Fixture, Listing};
 use serde_json::Value;
 
@@ -62,6 +62,35 @@ fn what_a_pattern_stands_for_is_denied() {
             tree(&control);
             control.probe_inside(&[], act).finish().allowed();
         }
+    });
+}
+
+#[test]
+fn a_grant_below_a_match_opens_no_other_match() {
+    as_each_caller(|fixture| {
+        for file in ["x.pem/y.pem", "x.pem/plain", "x.pem/in/y.pem", "x.pem/in/plain"] {
+            fixture.write(format!("ws/{file}"), SECRET);
+        }
+        let read = |flags: &[&str], path: &str| {
+            fixture.probe_inside(&[&["--deny", "**/*.pem"], flags].concat(), &["read", path]).finish()
+        };
+        let refused = |flags: &[&str], path: &str| {
+            let finished = read(flags, path);
+            // Of a denied directory only what a grant opens again is there.
+            let errno = finished.refused();
+            assert!(errno == ENOENT || REFUSALS.contains(&errno), "{path}: {}", finished.report());
+        };
+        refused(&["--read", "x.pem/y.pem"], "{ws}/x.pem/y.pem");
+        let flags = ["--write", "x.pem/in", "--read", "x.pem/plain"];
+        for path in ["{ws}/x.pem/y.pem", "{ws}/x.pem/in/y.pem"] {
+            refused(&flags, path);
+            fixture.probe_inside(&[], &["read", path]).finish().allowed();
+        }
+        read(&flags, "{ws}/x.pem/plain").allowed();
+        fixture
+            .probe_inside(&[&["--deny", "**/*.pem"], &flags[..]].concat(), &["append", "{ws}/x.pem/in/plain"])
+            .finish()
+            .allowed();
     });
 }
 

@@ -57,7 +57,7 @@ fn a_timeout_ends_the_whole_tree() {
         let script = format!(
             "trap '' TERM INT HUP; setsid sleep {token} & (trap '' TERM; sleep {token}) & echo up; sleep {token}"
         );
-        let finished = fixture.shell_inside(&["--timeout", "700ms"], &script).finish().code_is(124);
+        let finished = fixture.shell_inside(&["--timeout", "3s"], &script).finish().code_is(124);
         assert_eq!(finished.out(), "up\n");
         nothing_is_left(&token);
     });

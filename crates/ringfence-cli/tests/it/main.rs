@@ -26,3 +26,4 @@ mod pty;
 mod seccomp_rows;
 mod streams;
 mod support;
+mod surroundings;

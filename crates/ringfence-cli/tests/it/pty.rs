@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
 use ringfence_testkit::{Fixture, Invocation, Terminal, end_all, needs};
+use rustix::termios::LocalModes;
 use serde_json::Value;
 
 use crate::support::{as_each_caller, binaries};
@@ -88,6 +89,21 @@ fn ctrl_c_reaches_the_program_alone() {
         terminal.expect("ready");
         terminal.send("\x1c");
         assert_eq!(terminal.wait().0.code(), Some(131));
+    });
+}
+
+/// From the moment on when the outer terminal is raw, which is before the program is in the inner one's foreground.
+#[test]
+fn ctrl_c_reaches_a_program_that_is_just_starting() {
+    as_each_caller(|fixture| {
+        for _ in 0..12 {
+            let mut terminal = run(fixture, &["sleep", "600"]);
+            while terminal.modes().local_modes.contains(LocalModes::ISIG) {
+                std::hint::spin_loop();
+            }
+            terminal.send("\x03");
+            assert_eq!(terminal.wait().0.code(), Some(130));
+        }
     });
 }
 
@@ -345,6 +361,34 @@ fn the_prompt_is_marked_whatever_start_up_files_do() {
             terminal.send("exit 13\n");
             assert_eq!(terminal.wait().0.code(), Some(13), "{shell} {text}");
             std::fs::remove_file(fixture.home().join(file)).expect("rm");
+        }
+    });
+}
+
+/// The home directory is readable only, with and without directories of fish's own.
+#[test]
+fn fish_does_not_complain_of_its_directories() {
+    needs!(binaries(); "fish");
+    as_each_caller(|fixture| {
+        for config in [None, Some("set -gx FROM_CONFIG yes\n"), Some("set -gx FROM_CONFIG again\n")] {
+            if let Some(text) = config {
+                fixture.write("home/.config/fish/config.fish", text);
+                fixture.write("home/.config/other", "beside");
+            }
+            let shell = fixture.ringfence(["shell", "--workspace"]).arg(fixture.ws());
+            let shell = shell.env("SHELL", "/usr/bin/fish").env("USER", "tester");
+            let mut terminal = on_terminal(fixture, shell);
+            let start = terminal.expect("(ringfence) ");
+            for word in ["error", "warning", "cannot", "Read-only"] {
+                assert!(!start.contains(word), "{config:?}: {start}");
+            }
+            terminal.send("set -U kept 5; echo \"universal-$kept-$XDG_CONFIG_HOME-$FROM_CONFIG-\"\n");
+            let from = config.map_or("", |text| text.trim().rsplit(' ').next().expect("a word"));
+            let said = terminal.expect(&format!("universal-5--{from}-"));
+            assert!(!said.contains("error"), "{said}");
+            terminal.send("exit 13\n");
+            assert_eq!(terminal.wait().0.code(), Some(13), "{config:?}");
+            assert!(!fixture.exists("home/.local") && !fixture.exists("home/.config/fish/fish_variables"));
         }
     });
 }

@@ -65,7 +65,7 @@ pub enum QuarantineError {
     /// It lies below no writable root.
     #[error("{} lies below no writable root", .path.display())]
     Outside { path: PathBuf },
-    /// The way to it leads over a symlink, another file system or nowhere.
+    /// The way to it leads over a symlink or nowhere.
     #[error("cannot reach {} from its root", .path.display())]
     Reach { path: PathBuf, source: io::Error },
     /// It is no longer there.
@@ -264,15 +264,13 @@ fn execute(moves: &[Move], done: &mut Quarantined) {
     }
 }
 
-/// The directory of the file, reached from its root over nothing that could have been put in the way.
+/// The directory of the file, reached from its root over no symlink. On the way may lie what the host has mounted, where
+/// no box can mount anything: that the file is the one that was found, on the same file system, is compared next.
 fn open_parent(planned: &Move) -> io::Result<OwnedFd> {
     let root = open_root(&planned.root.path())?;
     let parent = if planned.parent.0.is_empty() { PathBuf::from(".") } else { planned.parent.path() };
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH
-        | ResolveFlags::NO_SYMLINKS
-        | ResolveFlags::NO_MAGICLINKS
-        | ResolveFlags::NO_XDEV;
+    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     Ok(openat2(root, &parent, flags, Mode::empty(), resolve)?)
 }
 

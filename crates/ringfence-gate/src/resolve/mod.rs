@@ -132,6 +132,11 @@ impl ResolveError {
             Self::PatternUnlistable { .. } => Some("deny that directory by its name"),
             Self::ParentComponent(_) => Some("write the path without `..`"),
             Self::RingfenceHome(_) => Some("choose a directory outside of it"),
+            Self::Io { .. } => Some("check the path, and that you may search the directories above it"),
+            Self::NotASocket(_) => Some("name the socket itself"),
+            Self::UnknownDevice(_) | Self::NoSuchDevice(_) => {
+                Some("leave it out, or name a device that this host has")
+            }
             Self::DanglingSymlink { .. } => Some("create the symlink's target, or grant that path instead"),
             _ => None,
         }
@@ -292,7 +297,8 @@ fn denials(
     inherited: Option<&Inherited<'_>>,
     named: &HashSet<&Path>,
 ) -> Result<Denials, ResolveError> {
-    let mut expander = Expander::new(resolver, &host.home);
+    let grants = named.iter().copied().chain([resolver.base]);
+    let mut expander = Expander::new(resolver, &host.home, grants);
     let mut deny = expander.resolve(&request.fs_deny)?;
     if let Some(Inherited { capabilities, policy }) = inherited {
         // A symlink that is re-pointed during the session takes its old target along as denied, and a pattern

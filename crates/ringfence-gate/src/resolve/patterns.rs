@@ -1,8 +1,10 @@
 //! Denials by pattern, expanded into the paths that they stand for now.
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, FileType};
 use std::io;
+use std::ops::Bound::{Excluded, Unbounded};
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
@@ -28,20 +30,37 @@ const KERNEL_TREES: [&str; 3] = ["/dev", "/proc", "/sys"];
 ///
 /// A symlink is never walked through. One that matches denies what it leads to, as a symlink that is denied by its
 /// name does. Directories that are mounted on are walked like any other.
+///
+/// Below a directory that matches everything is denied with it but what a grant opens again. There the walk goes on,
+/// since a match that lies as deep as the grant or deeper is denied all the same.
 pub(super) struct Expander<'a> {
     resolver: &'a Resolver<'a>,
     /// Ringfence's own directory, which is denied anyhow.
     home: &'a Path,
+    /// Canonical paths of the request's grants.
+    grants: BTreeSet<&'a Path>,
     patterns: Vec<PathBuf>,
-    entries: Bound,
-    matches: Bound,
+    entries: Budget,
+    matches: Budget,
+}
+
+/// A directory that is still to be walked.
+struct Pending {
+    directory: PathBuf,
+    at: Positions,
+    /// Whether a match above it denies all that no grant opens again.
+    closed: bool,
 }
 
 impl<'a> Expander<'a> {
-    pub(super) fn new(resolver: &'a Resolver<'a>, home: &'a Path) -> Self {
-        let entries = Bound { limit: MAX_ENTRIES, used: 0, what: "files and directories" };
-        let matches = Bound { limit: MAX_MATCHES, used: 0, what: "denied paths" };
-        Self { resolver, home, patterns: Vec::new(), entries, matches }
+    pub(super) fn new(
+        resolver: &'a Resolver<'a>,
+        home: &'a Path,
+        grants: impl IntoIterator<Item = &'a Path>,
+    ) -> Self {
+        let entries = Budget { limit: MAX_ENTRIES, used: 0, what: "files and directories" };
+        let matches = Budget { limit: MAX_MATCHES, used: 0, what: "denied paths" };
+        Self { resolver, home, grants: grants.into_iter().collect(), patterns: Vec::new(), entries, matches }
     }
 
     /// Every path that the denials stand for.
@@ -84,8 +103,8 @@ impl<'a> Expander<'a> {
         if base.kind != PathKind::Directory {
             return Ok(());
         }
-        let mut pending = vec![(base.path, pattern.start())];
-        while let Some((directory, at)) = pending.pop() {
+        let mut pending = vec![Pending { directory: base.path, at: pattern.start(), closed: false }];
+        while let Some(Pending { directory, at, closed }) = pending.pop() {
             if directory == self.home || KERNEL_TREES.iter().any(|tree| directory == Path::new(tree)) {
                 continue;
             }
@@ -94,27 +113,41 @@ impl<'a> Expander<'a> {
                 let entry = entry.map_err(unlistable)?;
                 self.entries.take(pattern)?;
                 let next = pattern.step(&at, &entry.file_name());
-                let whole = next.contains(&pattern.parts.len());
                 if next.is_empty() {
                     continue;
                 }
+                let path = entry.path();
+                let closed = closed && !self.grants.contains(path.as_path());
+                let leads_to_a_grant = self.is_above_a_grant(&path);
+                if closed && !leads_to_a_grant {
+                    continue;
+                }
                 let file_type = entry.file_type().map_err(unlistable)?;
-                if whole {
+                let matches = next.contains(&pattern.parts.len());
+                if matches {
                     self.matches.take(pattern)?;
-                    found.extend(self.denied(&entry, file_type)?);
-                } else if file_type.is_dir() {
-                    pending.push((entry.path(), next));
+                    found.extend(self.denied(&path, file_type)?);
+                }
+                let closed = closed || matches;
+                if file_type.is_dir() && (!closed || leads_to_a_grant) {
+                    pending.push(Pending { directory: path, at: next, closed });
                 }
             }
         }
         Ok(())
     }
 
-    /// What a matching entry denies. A denied directory takes all below along.
-    fn denied(&self, entry: &DirEntry, file_type: FileType) -> Result<Option<ResolvedPath>, ResolveError> {
-        let path = entry.path();
+    /// Whether a grant lies below `path`.
+    fn is_above_a_grant(&self, path: &Path) -> bool {
+        // What lies below a path follows it at once.
+        let next = self.grants.range::<Path, _>((Excluded(path), Unbounded)).next();
+        next.is_some_and(|grant| grant.starts_with(path))
+    }
+
+    /// What a match denies. A denied directory takes all below along.
+    fn denied(&self, path: &Path, file_type: FileType) -> Result<Option<ResolvedPath>, ResolveError> {
         if file_type.is_symlink() {
-            let target = self.resolver.denial(&path)?;
+            let target = self.resolver.denial(path)?;
             let own = KERNEL_TREES.iter().any(|tree| target.path.starts_with(tree));
             return Ok(Some(target).filter(|target| !own && target.kind != PathKind::Missing));
         }
@@ -123,7 +156,7 @@ impl<'a> Expander<'a> {
             _ if file_type.is_file() => PathKind::File,
             _ => PathKind::Special,
         };
-        Ok(Some(ResolvedPath { path, kind, id: None }))
+        Ok(Some(ResolvedPath { path: path.to_path_buf(), kind, id: None }))
     }
 }
 
@@ -147,13 +180,13 @@ fn can_enter(directory: &Path) -> bool {
 }
 
 /// How much a request's patterns may still cost.
-struct Bound {
+struct Budget {
     limit: usize,
     used: usize,
     what: &'static str,
 }
 
-impl Bound {
+impl Budget {
     fn take(&mut self, pattern: &Pattern<'_>) -> Result<(), ResolveError> {
         let Self { limit, used, what } = self;
         if *used == *limit {

@@ -73,6 +73,9 @@ pub enum SessionError {
     Baseline(ResolveError),
 }
 
+/// The only thing that is unsupported is a host without /proc.
+const NO_PROC_HINT: &str = "mount it: `mount -t proc proc /proc`";
+
 impl SessionError {
     /// What can be done about it.
     pub fn hint(&self) -> Option<&'static str> {
@@ -85,6 +88,7 @@ impl SessionError {
             Self::Replaced(_) => Some("end the session and start it again"),
             Self::Baseline(error) => error.hint(),
             Self::State { .. } => Some("set `RINGFENCE_HOME` to a directory that you can write"),
+            Self::Io { source, .. } if source.kind() == io::ErrorKind::Unsupported => Some(NO_PROC_HINT),
             Self::AlreadyStarted(_) | Self::Io { .. } => None,
         }
     }

@@ -269,6 +269,8 @@ fn host_directory(host: &Host, directory: &Path) -> Result<Root, SessionError> {
     if host.owns(&path.path) {
         return Err(SessionError::RingfenceHome(path.path));
     }
+    // Root can become the owner only where the owner has an id.
+    let owner = owner.and_then(|owner| identity::owner(owner.uid, owner.gid));
     Ok(Root { path, owner })
 }
 

@@ -91,6 +91,13 @@ pub(crate) enum Source {
     Pty(PtyEnd),
 }
 
+impl Source {
+    /// Whether it is input for the inner terminal.
+    pub(crate) fn is_typed(self) -> bool {
+        self == Self::Pty(PtyEnd::Input)
+    }
+}
+
 /// What a step came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Flow {

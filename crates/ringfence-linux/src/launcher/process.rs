@@ -139,7 +139,17 @@ fn drop_groups() -> StepResult<()> {
     if groups.is_empty() {
         return Ok(());
     }
-    rustix::thread::set_thread_groups(&[]).on(Step::Prepare, "supplementary groups")
+    match rustix::thread::set_thread_groups(&[]) {
+        // They are those of the user who made this user namespace. The box reports them as it does for any user.
+        Err(Errno::PERM) if setgroups_is_denied() => Ok(()),
+        result => result.on(Step::Prepare, "supplementary groups"),
+    }
+}
+
+/// Whether nobody in this user namespace may change supplementary groups, as in one that an ordinary user made
+/// (user_namespaces(7)).
+fn setgroups_is_denied() -> bool {
+    fs::read_to_string("/proc/self/setgroups").is_ok_and(|setting| setting.trim() == "deny")
 }
 
 /// Maps the ids of a target that root switches to, which only a privileged process of the parent namespace may do

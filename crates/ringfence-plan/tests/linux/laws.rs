@@ -167,6 +167,59 @@ proptest! {
     }
 }
 
+/// Every way in which grants and denials can lie inside each other, against a model of three lines: the deepest
+/// rule decides, at one depth the denial, and a read grant takes no writing away.
+#[test]
+fn rules_inside_each_other_are_decided_by_the_deepest() {
+    #[derive(Clone, Copy, Debug, PartialEq)]
+    enum Rule {
+        Nothing,
+        Read,
+        Write,
+        Deny,
+        ReadAndDeny,
+    }
+    use Rule::{Deny, Nothing, Read, ReadAndDeny, Write};
+    const RULES: [Rule; 5] = [Nothing, Read, Write, Deny, ReadAndDeny];
+    const DEPTH: u32 = 4;
+    for (base, outside) in [(strict(), Nothing), (workspace_write(), Read)] {
+        for case in 0..RULES.len().pow(DEPTH) {
+            let mut policy = base.clone();
+            let chain: Vec<Rule> =
+                (0..DEPTH).map(|level| RULES[case / RULES.len().pow(level) % RULES.len()]).collect();
+            let at = |level: usize| format!("/srv{}", "/x".repeat(level));
+            for (level, rule) in chain.iter().enumerate() {
+                let list = match rule {
+                    Nothing => continue,
+                    Read => vec![&mut policy.read],
+                    Write => vec![&mut policy.write],
+                    Deny => vec![&mut policy.deny],
+                    ReadAndDeny => vec![&mut policy.read, &mut policy.deny],
+                };
+                list.into_iter().for_each(|list| list.push(dir(&at(level))));
+            }
+            let plan = plan(&policy);
+            let (mut read, mut write) = (outside == Read, false);
+            for (level, rule) in chain.iter().enumerate() {
+                (read, write) = match rule {
+                    Nothing => (read, write),
+                    Read => (true, write),
+                    Write => (true, true),
+                    Deny | ReadAndDeny => (false, false),
+                };
+                for path in [at(level), format!("{}/beside", at(level))] {
+                    let view = shown(&plan, &path.as_str().into());
+                    let of_host = (view.host && view.read, view.host && view.write);
+                    assert_eq!(of_host, (read, write), "{path} by {chain:?}: {:#?}", plan.mounts);
+                    let path = std::path::Path::new(&path);
+                    let allowed = (policy.may_read(path), policy.may_write(path));
+                    assert_eq!(allowed, (read, write), "{} by {chain:?}", path.display());
+                }
+            }
+        }
+    }
+}
+
 #[test]
 fn old_kernels_get_no_file_rules_that_would_break_renames() {
     let mut facts = crate::fixture::facts();

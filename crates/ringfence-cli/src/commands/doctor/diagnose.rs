@@ -43,6 +43,12 @@ fn cause(step: &str, host: &Host) -> Option<Advice> {
             "convert the distribution from Windows: wsl --set-version NAME 2",
         ));
     }
+    if host.unmapped {
+        return Some(Advice::new(
+            "the user has no id in the user namespace around it",
+            "map it where that namespace is made, as with `unshare --map-current-user`",
+        ));
+    }
     if let Some((name, 0)) = host.namespaces_max {
         let fix = if host.nested {
             "in the config of the outer run, set nested_userns = true under [sandbox.linux]".to_owned()
@@ -74,6 +80,12 @@ fn cause(step: &str, host: &Host) -> Option<Advice> {
         return Some(Advice::new(
             "in a chroot the kernel allows no user namespace",
             "start ringfence outside the chroot, or enter the tree with systemd-nspawn instead of chroot",
+        ));
+    }
+    if step == "clone" && host.nested && host.filtered {
+        return Some(Advice::new(
+            "a box of Ringfence allows no namespaces inside",
+            "in the config of the outer run, set nested_userns = true under [sandbox.linux]",
         ));
     }
     let container = host.container?;
@@ -204,6 +216,7 @@ mod tests {
                 "max_user_namespaces is 0",
                 "nested_userns = true",
             ),
+            ("clone", Host { unmapped: true, ..host() }, "no id", "--map-current-user"),
             ("clone", Host { unprivileged_clone: Some(false), ..host() }, "userns_clone is 0", "sysctl"),
             ("mounts", Host { apparmor_restricts: true, ..host() }, "AppArmor", "flags=(unconfined)"),
             ("pivot", Host { root_type: Some("rootfs".to_owned()), ..host() }, "initial", "switch_root"),

@@ -18,6 +18,8 @@ pub(super) enum Container {
 pub(super) struct Host {
     /// Effective user id, from `/proc/self/status`.
     pub(super) uid: Option<u32>,
+    /// Nobody has an id in the user namespace that this runs in.
+    pub(super) unmapped: bool,
     /// Kernel release such as `6.8.0-31-generic`.
     pub(super) kernel: String,
     pub(super) container: Option<Container>,
@@ -54,6 +56,7 @@ impl Host {
         let home = env("HOME").and_then(|home| home.into_string().ok());
         Self {
             uid: field(&status, "Uid:").and_then(|ids| ids.split_whitespace().nth(1)?.parse().ok()),
+            unmapped: read("proc/self/uid_map").is_some_and(|map| map.trim().is_empty()),
             kernel: read("proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned(),
             container: container(root, &env),
             filtered: field(&status, "Seccomp:").is_some_and(|mode| mode.trim() == "2"),
@@ -182,6 +185,7 @@ mod tests {
             &[],
         );
         assert_eq!(host.uid, Some(1001));
+        assert!(!host.unmapped, "unknown");
         assert!(host.filtered);
         assert_eq!(host.namespaces_max, Some(("net", 0)));
         assert_eq!(host.unprivileged_clone, Some(false));
@@ -189,6 +193,13 @@ mod tests {
         assert!(host.modules.as_ref().unwrap().contains(&String::from("landlock")));
         assert_eq!(host.kernel_version(), Some((6, 8)));
         assert!(!host.is_wsl1());
+    }
+
+    #[test]
+    fn an_empty_map_is_told_from_one_with_an_id() {
+        let unmapped = |map| gather(&[("proc/self/uid_map", map)], &[]).unmapped;
+        assert!(unmapped(""));
+        assert!(!unmapped("         0       1000          1\n"));
     }
 
     #[test]

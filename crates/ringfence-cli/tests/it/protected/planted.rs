@@ -47,6 +47,26 @@ fn a_hook_of_a_new_repository() {
     );
 }
 
+/// What lies on another file system, or on one that is mounted below the workspace, is renamed where it is.
+#[test]
+fn a_hook_on_another_file_system() {
+    needs!(binaries(); "git", "unshare");
+    as_each_caller(|fixture| {
+        let script =
+            "mount -t tmpfs none $WS && mkdir $WS/sub && mount -t tmpfs none $WS/sub && cd $WS || exit 1
+            for repository in new sub/new; do
+              hooks=$WS/$repository/.git/hooks
+              $RUN -- bash -c \"git init -q $repository; mkdir -p $hooks; echo planted >$hooks/pre-push\"
+              echo code-$? $(cd $hooks && ls -A | grep -v sample) $(cat $hooks/.ringfence-quarantined-1)
+            done";
+        let shell = fixture.outside("unshare").args(["-Urm", "bash", "-c", script]);
+        let run = fixture.expand("{ringfence} run --workspace {ws}");
+        let finished = shell.env("WS", fixture.ws()).env("RUN", run).finish().code_is(0);
+        let line = "code-125 .ringfence-quarantined-1 planted\n";
+        assert_eq!(finished.out(), line.repeat(2), "{}", finished.report());
+    });
+}
+
 #[test]
 fn a_hook_that_is_not_yet_executable() {
     needs!(binaries(); "git");

@@ -21,9 +21,16 @@ fn tree(files: &[&str]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn expand(root: &Path, patterns: &[&str]) -> Result<Vec<String>, ResolveError> {
+    expand_around(root, patterns, &[])
+}
+
+/// With what these grants open again.
+fn expand_around(root: &Path, patterns: &[&str], grants: &[&str]) -> Result<Vec<String>, ResolveError> {
     let resolver = Resolver::new(root);
+    let grants: Vec<PathBuf> = grants.iter().map(|path| root.join(path)).collect();
     let patterns: Vec<PathBuf> = patterns.iter().map(PathBuf::from).collect();
-    let found = Expander::new(&resolver, &root.join(".own")).resolve(&patterns)?;
+    let grants = grants.iter().map(PathBuf::as_path);
+    let found = Expander::new(&resolver, &root.join(".own"), grants).resolve(&patterns)?;
     let shown = |path: &ResolvedPath| {
         let relative = path.path.strip_prefix(root).unwrap_or(&path.path);
         relative.to_string_lossy().into_owned()
@@ -79,6 +86,21 @@ fn a_denied_directory_takes_what_is_below_along() {
 }
 
 #[test]
+fn what_a_grant_opens_again_is_searched_too() {
+    let (_directory, root) =
+        tree(&["x.d/y.d", "x.d/in/y.d", "x.d/in/z.d/deep", "x.d/in/z.d/on/w.d", "x.d/out/y.d", "x.d.txt"]);
+    for (grants, found) in [
+        (&["x.d"][..], &["x.d"][..]),
+        (&["x.d/y.d"], &["x.d", "x.d/y.d"]),
+        (&["x.d/in"], &["x.d", "x.d/in/y.d", "x.d/in/z.d"]),
+        (&["x.d/in/z.d/on"], &["x.d", "x.d/in/z.d", "x.d/in/z.d/on/w.d"]),
+        (&["x.d.txt", "absent/below"], &["x.d"]),
+    ] {
+        assert_eq!(expand_around(&root, &["**/*.d"], grants).unwrap(), found, "{grants:?}");
+    }
+}
+
+#[test]
 fn what_is_spelled_like_the_pattern_does_not_take_its_meaning_away() {
     let (_directory, root) = tree(&["**/*.pem", "sub/a.pem", "[ab]/x", "a/x", "c/x", "{/y", "z*/y", "zz/y"]);
     assert_eq!(expand(&root, &["**/*.pem"]).unwrap(), ["**/*.pem", "**/*.pem", "sub/a.pem"]);
@@ -130,7 +152,7 @@ fn names_may_hold_any_byte() {
     assert_eq!(expand(&root, &["*.pem"]).unwrap().len(), 3);
     assert_eq!(expand(&root, &["n?w\nline.pem"]).unwrap(), ["new\nline.pem"]);
     let pattern = PathBuf::from(OsStr::from_bytes(b"\xff*"));
-    let refused = Expander::new(&Resolver::new(&root), &root).resolve([&pattern]).unwrap_err();
+    let refused = Expander::new(&Resolver::new(&root), &root, []).resolve([&pattern]).unwrap_err();
     assert!(refused.to_string().contains("it is not UTF-8"), "{refused}");
 }
 
@@ -151,7 +173,7 @@ fn the_cost_is_bounded() {
     let resolver = Resolver::new(&root);
     let patterns = [PathBuf::from("a/*.x"), PathBuf::from("b/*.x")];
     for (entries, matches, fits) in [(4, 3, true), (3, 3, false), (4, 2, false)] {
-        let mut expander = Expander::new(&resolver, &root);
+        let mut expander = Expander::new(&resolver, &root, []);
         (expander.entries.limit, expander.matches.limit) = (entries, matches);
         match expander.resolve(&patterns) {
             Ok(found) => assert!(fits && found.len() == 3),
@@ -190,6 +212,41 @@ proptest! {
                 .filter(|path| !path.as_os_str().is_empty())
                 .any(|path| whole.is_match(path));
             prop_assert_eq!(denied(file, &found), matches, "{} in {:?} by {:?}", file, found, pattern);
+        }
+    }
+
+    /// The deepest rule that covers a path decides, whatever lies between: a match is a denial as deep as itself.
+    #[test]
+    fn a_grant_opens_what_no_match_as_deep_denies(
+        paths in prop::collection::btree_set("[ab](/[ab]{1,2}){1,4}", 1..12),
+        pattern in "([ab*?]{1,2}|\\*\\*)(/([ab*?]{1,2}|\\*\\*)){0,2}",
+        chosen in prop::collection::vec((any::<prop::sample::Index>(), 1_usize..5), 0..4),
+    ) {
+        prop_assume!(is_pattern(Path::new(&pattern)));
+        let files: Vec<&str> = paths
+            .iter()
+            .filter(|path| !paths.iter().any(|other| other.starts_with(&format!("{path}/"))))
+            .map(String::as_str)
+            .collect();
+        let (_directory, root) = tree(&files);
+        let grants: Vec<PathBuf> = chosen
+            .iter()
+            .map(|(index, depth)| Path::new(index.get(&files)).components().take(*depth).collect())
+            .collect();
+        let names: Vec<&str> = grants.iter().filter_map(|path| path.to_str()).collect();
+        let found = expand_around(&root, &[&pattern], &names).unwrap();
+        let whole = GlobBuilder::new(&pattern).literal_separator(true).build().unwrap().compile_matcher();
+        let depth = |path: &Path| path.components().count();
+        for file in &files {
+            let above = || Path::new(file).ancestors().filter(|path| !path.as_os_str().is_empty());
+            let granted = above().find(|path| grants.iter().any(|grant| grant == path)).map(depth);
+            let matched = above().find(|path| whole.is_match(path)).map(depth);
+            let denied = above().find(|path| found.iter().any(|denial| Path::new(denial) == *path)).map(depth);
+            prop_assert_eq!(
+                granted > denied, granted > matched,
+                "{} in {:?} by {:?} with {:?}: {:?}", file, files, pattern, grants, found
+            );
+            prop_assert_eq!(denied.is_some(), matched.is_some());
         }
     }
 }
