@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ringfence_plan::{HostFacts, LaunchPlan};
-use ringfence_types::{Denial, LayerName, LayerReport, LayerStatus, SandboxCommand, Step};
+use ringfence_types::{Connections, Denial, LayerName, LayerReport, LayerStatus, SandboxCommand, Step};
 
-use crate::{ApprovedRun, Pins};
+use crate::{ApprovedRun, HostApproval, Pins};
 
 /// Stage 5: starts the process. The only place where one is started.
 #[async_trait]
@@ -50,6 +50,8 @@ pub struct RunParts {
     pub pinned: Pins,
     /// Limits.
     pub limits: RunLimits,
+    /// Decides on hosts that the running command wants and that the plan does not name.
+    pub hosts: HostApproval,
 }
 
 /// How a started program ended.
@@ -73,6 +75,8 @@ pub struct DriverOutput {
     pub layers: LayerReport,
     /// What was refused, as far as this driver knows.
     pub denials: Vec<Denial>,
+    /// What was connected to by host name or address, allowed or not.
+    pub connections: Connections,
     /// Roots that the command could write.
     pub writable: Vec<PathBuf>,
 }

@@ -21,7 +21,7 @@ pub struct Gate {
     config: GateConfig,
     host: Arc<Host>,
     sessions: SessionStore,
-    approval: ApprovalGate,
+    approval: Arc<ApprovalGate>,
     recovered: Vec<Quarantined>,
 }
 
@@ -64,7 +64,7 @@ impl Gate {
         let recovered = protected::recover(&host.state)?;
         let workspaces = config.workspace_root.clone();
         let sessions = SessionStore::new(Arc::clone(&host), workspaces, config.session.clone());
-        Ok(Self { config, host, sessions, approval, recovered })
+        Ok(Self { config, host, sessions, approval: Arc::new(approval), recovered })
     }
 
     /// Stage 2: enters the command's session, proves that its working directory lies inside the workspace,
@@ -127,7 +127,7 @@ impl Gate {
             max_output_bytes: self.config.max_output_bytes,
             required: self.config.required.clone(),
         };
-        Permit::new(bound, decision, limits, Arc::clone(&self.host))
+        Permit::new(bound, decision, limits, Arc::clone(&self.host), Arc::clone(&self.approval))
     }
 
     /// The command's limit, else that of its capabilities, else the configured one.

@@ -25,7 +25,8 @@ mod resolve;
 mod sessions;
 
 pub use approval::{
-    ApprovalAction, ApprovalGate, ApprovalOutcome, ApprovalRequester, ApprovalResponse, TerminalRequester,
+    ApprovalAction, ApprovalGate, ApprovalOutcome, ApprovalRequester, ApprovalResponse, HostAnswer,
+    HostApproval, Occasion, TerminalHolder, TerminalLoan, TerminalRequester,
 };
 pub use bound::{BindError, BoundCommand};
 pub use config::{CacheRequest, GateConfig, Lifetime, SessionPolicy, SessionStart};

@@ -5,7 +5,7 @@ use std::time::Duration;
 use ringfence_plan::{HostFacts, LaunchPlan, ProfileError};
 use ringfence_types::{Excess, ResolvedPolicy, SandboxCapabilities, SandboxCommand, SessionId};
 
-use crate::approval::ApprovalOutcome;
+use crate::approval::{ApprovalGate, ApprovalOutcome, HostApproval};
 use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::driver::{RunLimits, RunParts};
 use crate::protected::{self, Findings, Pending, Quarantined, Snapshot};
@@ -144,11 +144,18 @@ pub struct Permit {
     decision: Decision,
     limits: RunLimits,
     host: Arc<Host>,
+    approval: Arc<ApprovalGate>,
 }
 
 impl Permit {
-    pub(crate) fn new(bound: BoundCommand, decision: Decision, limits: RunLimits, host: Arc<Host>) -> Self {
-        Self { bound, decision, limits, host }
+    pub(crate) fn new(
+        bound: BoundCommand,
+        decision: Decision,
+        limits: RunLimits,
+        host: Arc<Host>,
+        approval: Arc<ApprovalGate>,
+    ) -> Self {
+        Self { bound, decision, limits, host, approval }
     }
 
     /// The command and its session.
@@ -179,9 +186,9 @@ impl Permit {
         let plan = match f {
             HostFacts::Linux(facts) => LaunchPlan::Linux(ringfence_plan::linux(self.bound.policy(), facts)?),
         };
-        let Self { bound, decision, limits, host } = self;
+        let Self { bound, decision, limits, host, approval } = self;
         let (command, session, resolved) = bound.into_parts();
-        Ok(ApprovedRun { command, session, resolved, decision, limits, plan, host })
+        Ok(ApprovedRun { command, session, resolved, decision, limits, plan, host, approval })
     }
 }
 
@@ -195,6 +202,7 @@ pub struct ApprovedRun {
     limits: RunLimits,
     plan: LaunchPlan,
     host: Arc<Host>,
+    approval: Arc<ApprovalGate>,
 }
 
 impl ApprovedRun {
@@ -245,8 +253,9 @@ impl ApprovedRun {
 
     /// Takes the run apart, for a driver.
     pub fn into_parts(self) -> RunParts {
-        let Resolved { pins, .. } = self.resolved;
-        RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits }
+        let Resolved { pins, policy, .. } = self.resolved;
+        let hosts = HostApproval::new(self.approval, self.host, self.session, &self.command, policy);
+        RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits, hosts }
     }
 }
 

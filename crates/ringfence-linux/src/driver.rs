@@ -15,6 +15,7 @@ use ringfence_types::{LayerReport, Linux, SandboxCommand, UnixPath};
 use rustix::event::EventfdFlags;
 
 use crate::covers::Covers;
+use crate::desk::Desk;
 use crate::egress::Egress;
 use crate::facts;
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
@@ -86,7 +87,7 @@ impl LinuxDriver {
         begin: impl FnOnce(&Request) -> launcher::StepResult<&'a mut Running>,
     ) -> Result<DriverOutput, DriverError> {
         // The pinned descriptors stay open until the end of the run.
-        let RunParts { mut command, plan, pinned: _pinned, limits } = run.into_parts();
+        let RunParts { mut command, plan, pinned: _pinned, limits, hosts } = run.into_parts();
         let LaunchPlan::Linux(plan) = plan;
         let clock = Clock::start(limits.timeout);
         let writable = plan.writable.iter().map(to_path).collect();
@@ -96,7 +97,10 @@ impl LinuxDriver {
                 .map_err(stream_error)?;
         let program = PathBuf::from(&command.program);
         let covers = Covers::of(&plan);
-        let egress = plan.network.as_ref().map(Egress::prepare).transpose()?;
+        let desk = Desk::new()
+            .map_err(|errno| DriverError::Io { action: "make an eventfd", source: errno.into() })?;
+        hosts.set_terminal(Arc::new(desk.clone()));
+        let egress = plan.network.as_ref().map(|plan| Egress::prepare(plan, hosts)).transpose()?;
         let (request, std_streams) = request(plan, &command, child, signal_mask, &limits.required);
         let failed = |fault| fault_error(fault, LayerReport::new(), program.clone());
         let running = begin(&request).map_err(failed)?;
@@ -108,6 +112,7 @@ impl LinuxDriver {
             clock,
             covers,
             egress,
+            desk,
             signals,
             cancel: cancel.map(AsFd::as_fd),
             program,

@@ -1,24 +1,32 @@
 //! The supervisor's side of the box's way out: a proxy on a thread of its own that serves the sockets that PID 1 hands
 //! out.
 
-use std::collections::HashSet;
-use std::io;
-use std::os::fd::OwnedFd;
-use std::sync::{Arc, Mutex, PoisonError};
+mod approver;
+mod clients;
+mod log;
 
-use ringfence_gate::DriverError;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use ringfence_gate::{DriverError, HostApproval};
 use ringfence_plan::linux::NetworkPlan;
 use ringfence_proxy::{
-    Background, EgressPolicy, Event, EventSink, Limits, Listener, OriginalDestination, Proxy, ProxyError,
+    Ask, Background, EgressPolicy, EventSink, Limits, Listener, OriginalDestination, Proxy, ProxyError,
     Reach, Run, SniCheck, SyntheticNames, SystemResolver, Upstream,
 };
-use ringfence_types::{Denial, LayerReport, Step};
+use ringfence_types::{Connections, Denial, LayerReport, Step};
+use rustix::pipe::{PipeFlags, pipe_with};
 
 use crate::launcher::Inlet;
 use crate::publish::{self, Carrier, Published};
+use approver::Approver;
+use clients::Clients;
+use log::Log;
 
-/// Refusals that are listed; a command may cause any number of them.
-const LISTED: usize = 100;
+/// The gate's own time for an answer is over before the proxy's.
+const GRACE: Duration = Duration::from_secs(5);
 
 /// What a run may reach, and the proxy that sees to it once it has started. Dropped, every connection ends.
 #[derive(Debug)]
@@ -29,8 +37,13 @@ pub(crate) struct Egress {
     listeners: Vec<Listener>,
     published: Vec<Published>,
     connectors: Vec<OwnedFd>,
-    refused: Arc<Refused>,
+    /// Who decides on hosts that the policy does not name.
+    approval: Option<HostApproval>,
+    clients: Option<Arc<Clients>>,
+    log: Arc<Log>,
     proxy: Option<Background>,
+    /// Hung up when the proxy has ended.
+    ended: Option<OwnedFd>,
     carrier: Option<Carrier>,
 }
 
@@ -40,7 +53,7 @@ impl Egress {
     /// # Errors
     /// [`DriverError::Io`] if the host's own proxy can't be used, [`DriverError::Launch`] if a published port can't
     /// be had.
-    pub(crate) fn prepare(plan: &NetworkPlan) -> Result<Self, DriverError> {
+    pub(crate) fn prepare(plan: &NetworkPlan, approval: HostApproval) -> Result<Self, DriverError> {
         let mut policy = EgressPolicy {
             allow_loopback_ports: plan.loopback_ports.iter().copied().collect(),
             sni: SniCheck::Strict,
@@ -68,14 +81,23 @@ impl Egress {
             listeners: Vec::new(),
             published,
             connectors: Vec::new(),
-            refused: Arc::default(),
+            approval: (plan.hosts.is_some() && approval.can_ask()).then_some(approval),
+            clients: None,
+            log: Arc::default(),
             proxy: None,
+            ended: None,
             carrier: None,
         })
     }
 
     /// Takes a socket of the box.
     pub(crate) fn add(&mut self, inlet: Inlet, socket: OwnedFd) {
+        if self.approval.is_some() && self.clients.is_none() {
+            // Without it a question does not say which program wants the connection.
+            let clients = Clients::of(&socket)
+                .inspect_err(|error| tracing::debug!(%error, "cannot tell the box's network namespace"));
+            self.clients = clients.ok().map(Arc::new);
+        }
         let names = Arc::clone(&self.names);
         let transparent = |socket: OwnedFd, names, destination| Listener::Transparent {
             socket: socket.into(),
@@ -110,55 +132,36 @@ impl Egress {
         let run = Run {
             name: "box".to_owned(),
             policy: std::mem::take(&mut self.policy),
-            limits: Limits::default(),
-            events: Arc::clone(&self.refused) as Arc<dyn EventSink>,
-            ask: None,
+            limits: self.limits(),
+            events: Arc::clone(&self.log) as Arc<dyn EventSink>,
+            ask: self.approval.take().map(|approval| {
+                Arc::new(Approver { approval, clients: self.clients.take() }) as Arc<dyn Ask>
+            }),
             listeners: std::mem::take(&mut self.listeners),
         };
-        self.proxy = Some(Background::start(proxy, run)?);
+        let (ended, life) =
+            pipe_with(PipeFlags::CLOEXEC).map_err(|errno| ProxyError::Thread(errno.into()))?;
+        self.proxy = Some(Background::start(proxy, run, life)?);
+        self.ended = Some(ended);
         Ok(())
     }
 
-    /// Ends every connection, and says what was refused.
-    pub(crate) fn finish(mut self) -> Vec<Denial> {
-        drop((self.proxy.take(), self.carrier.take()));
-        self.refused.take()
-    }
-}
-
-/// Collects refusals, each once.
-#[derive(Debug, Default)]
-struct Refused(Mutex<Seen>);
-
-#[derive(Debug, Default)]
-struct Seen {
-    targets: HashSet<String>,
-    denials: Vec<Denial>,
-}
-
-impl Refused {
-    fn take(&self) -> Vec<Denial> {
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::take(&mut seen.denials)
-    }
-}
-
-impl EventSink for Refused {
-    fn event(&self, event: &Event) {
-        tracing::debug!(
-            target: "ringfence::proxy",
-            wanted = %event.wanted,
-            rule = event.rule.name(),
-            allowed = event.allowed,
-            sent = event.sent,
-            received = event.received,
-            "{:?}",
-            event.event
-        );
-        let Some(denial) = event.denial() else { return };
-        let mut seen = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if seen.denials.len() < LISTED && seen.targets.insert(denial.target.clone()) {
-            seen.denials.push(denial);
+    fn limits(&self) -> Limits {
+        let limits = Limits::default();
+        match &self.approval {
+            Some(approval) => Limits { ask: approval.timeout().saturating_add(GRACE), ..limits },
+            None => limits,
         }
+    }
+
+    /// What is hung up when the proxy has ended, if it has started.
+    pub(crate) fn ended(&self) -> Option<BorrowedFd<'_>> {
+        self.ended.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Ends every connection and question, and says what was refused and what was connected to.
+    pub(crate) fn finish(mut self) -> (Vec<Denial>, Connections) {
+        drop((self.proxy.take(), self.carrier.take()));
+        self.log.take()
     }
 }

@@ -12,6 +12,7 @@
 #![deny(unsafe_code)]
 
 mod covers;
+mod desk;
 mod driver;
 mod egress;
 mod facts;

@@ -2,10 +2,10 @@
 //!
 //! A connection into the box needs a socket that was made there. PID 1 makes a number of them beforehand; one that has
 //! served is disconnected and serves again (connect(2), `AF_UNSPEC`). So PID 1 needs no rights later, and the number
-//! of connections at one time is bounded.
+//! of connections at one time is bounded. A server may listen at one family's loopback only: each is tried.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpListener};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use ringfence_types::Publish;
 use rustix::io::Errno;
+use rustix::net::{AddressFamily, sockopt};
 use tokio::net::{TcpSocket, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
@@ -63,12 +64,12 @@ impl Carrier {
             published.into_iter().map(take).collect::<io::Result<Vec<_>>>()?
         };
         let (stop, stopped) = oneshot::channel();
-        let pool = Arc::new(Pool { free: Semaphore::new(sockets.len()), sockets: Mutex::new(sockets) });
+        let pools = Arc::new(Pools::of(sockets)?);
         let serve = move || {
             runtime.block_on(async {
                 let mut serving = JoinSet::new();
                 for (listener, port) in listeners {
-                    serving.spawn(accept(listener, port, Arc::clone(&pool)));
+                    serving.spawn(accept(listener, port, Arc::clone(&pools)));
                 }
                 // A dropped sender means the same as a message.
                 let _ = stopped.await;
@@ -89,11 +90,52 @@ impl Drop for Carrier {
     }
 }
 
-/// Sockets of the box that are not in use.
+/// Sockets of the box by family, in the order in which they are tried.
+#[derive(Debug)]
+struct Pools(Vec<(SocketAddr, Pool)>);
+
+/// Sockets of one family that are not in use.
 #[derive(Debug)]
 struct Pool {
     free: Semaphore,
     sockets: Mutex<Vec<OwnedFd>>,
+}
+
+impl Pools {
+    fn of(sockets: Vec<OwnedFd>) -> io::Result<Self> {
+        let (mut v4, mut v6) = (Vec::new(), Vec::new());
+        for socket in sockets {
+            let is_v6 = sockopt::socket_domain(&socket)? == AddressFamily::INET6;
+            if is_v6 { v6.push(socket) } else { v4.push(socket) }
+        }
+        let pool =
+            |sockets: Vec<_>| Pool { free: Semaphore::new(sockets.len()), sockets: Mutex::new(sockets) };
+        let families =
+            [(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), v4), ((Ipv6Addr::LOCALHOST, 0).into(), v6)];
+        let there = families.into_iter().filter(|(_, sockets)| !sockets.is_empty());
+        Ok(Self(there.map(|(loopback, sockets)| (loopback, pool(sockets))).collect()))
+    }
+
+    /// Carries one connection to whichever loopback a server listens at.
+    async fn carry(&self, client: TcpStream, port: u16) -> io::Result<()> {
+        let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
+        for (loopback, pool) in &self.0 {
+            let Some(socket) = pool.take().await else { continue };
+            let result = match connect(&socket, SocketAddr::new(loopback.ip(), port)).await {
+                Ok(server) => carry(client, server, &socket).await,
+                Err(error) => {
+                    refused = error;
+                    pool.give_back(socket);
+                    continue;
+                }
+            };
+            pool.give_back(socket);
+            return result;
+        }
+        // The client sees a reset, as if nobody listened.
+        client.set_zero_linger()?;
+        Err(refused)
+    }
 }
 
 impl Pool {
@@ -102,53 +144,49 @@ impl Pool {
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).pop()
     }
 
+    /// Takes back a socket that has served, or could not. One that can't be disconnected is of no more use; the number
+    /// in use stays bounded.
     fn give_back(&self, socket: OwnedFd) {
+        if rustix::net::connect_unspec(&socket).is_err() {
+            return;
+        }
         self.sockets.lock().unwrap_or_else(PoisonError::into_inner).push(socket);
         self.free.add_permits(1);
     }
 }
 
-/// Accepts as long as there are sockets; further connections wait in the kernel.
-async fn accept(listener: tokio::net::TcpListener, port: u16, pool: Arc<Pool>) {
+/// Accepts as many connections at one time as there are sockets of a family; further ones wait in the kernel.
+async fn accept(listener: tokio::net::TcpListener, port: u16, pools: Arc<Pools>) {
+    let most = pools.0.iter().map(|(_, pool)| pool.free.available_permits()).min().unwrap_or(0);
     let mut connections = JoinSet::new();
-    while let Some(socket) = pool.take().await {
-        let client = loop {
-            tokio::select! {
-                accepted = listener.accept() => match accepted {
-                    Ok((client, _)) => break client,
-                    Err(error) => {
-                        tracing::debug!(%error, "cannot accept a connection to a published port");
-                        sleep(PAUSE).await;
-                    }
-                },
-                Some(_) = connections.join_next() => {}
-            }
+    loop {
+        let client = tokio::select! {
+            accepted = listener.accept(), if connections.len() < most => match accepted {
+                Ok((client, _)) => client,
+                Err(error) => {
+                    tracing::debug!(%error, "cannot accept a connection to a published port");
+                    sleep(PAUSE).await;
+                    continue;
+                }
+            },
+            Some(_) = connections.join_next() => continue,
+            else => return,
         };
-        let pool = Arc::clone(&pool);
+        let pools = Arc::clone(&pools);
         connections.spawn(async move {
-            if let Err(error) = carry(client, &socket, port).await {
+            if let Err(error) = pools.carry(client, port).await {
                 tracing::debug!(%error, port, "a connection to a published port broke off");
-            }
-            // One that can't be disconnected is of no more use; the number in use stays bounded.
-            if rustix::net::connect_unspec(&socket).is_ok() {
-                pool.give_back(socket);
             }
         });
     }
 }
 
+async fn connect(socket: &OwnedFd, server: SocketAddr) -> io::Result<TcpStream> {
+    TcpSocket::from_std_stream(std::net::TcpStream::from(socket.try_clone()?)).connect(server).await
+}
+
 /// Carries one connection to the server in the box, in both directions to their ends.
-async fn carry(mut client: TcpStream, socket: &OwnedFd, port: u16) -> io::Result<()> {
-    let own = TcpSocket::from_std_stream(std::net::TcpStream::from(socket.try_clone()?));
-    let server = SocketAddrV4::new(Ipv4Addr::LOCALHOST, port);
-    let mut server = match own.connect(server.into()).await {
-        Ok(server) => server,
-        Err(error) => {
-            // The client sees a reset, as if nobody listened.
-            client.set_zero_linger()?;
-            return Err(error);
-        }
-    };
+async fn carry(mut client: TcpStream, mut server: TcpStream, socket: &OwnedFd) -> io::Result<()> {
     tokio::io::copy_bidirectional(&mut client, &mut server).await?;
     // The server has ended its side and may still read; disconnecting would take the rest from it.
     let all_taken = async {

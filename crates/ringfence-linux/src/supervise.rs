@@ -9,12 +9,13 @@ use std::process::Child;
 
 use ringfence_gate::{DriverError, DriverOutput};
 use ringfence_proxy::ProxyError;
-use ringfence_types::{LayerReport, Step};
+use ringfence_types::{Connections, Denial, LayerReport, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::Signal;
 
 use crate::covers::Covers;
+use crate::desk::{Change, Desk};
 use crate::egress::Egress;
 use crate::hints;
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
@@ -122,6 +123,10 @@ enum Token {
     Stream(Source),
     Signal,
     Cancel,
+    /// Somebody wants the terminal for a question, or gives it back.
+    Desk,
+    /// The proxy has ended.
+    Proxy,
 }
 
 /// Everything that a run is supervised with.
@@ -134,6 +139,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) covers: Covers,
     /// What serves the box's network, if it has one by host or port.
     pub(crate) egress: Option<Egress>,
+    /// Where the terminal is lent.
+    pub(crate) desk: Desk,
     /// The command line's; a library leaves its host's signals alone.
     pub(crate) signals: Option<Signals>,
     /// Readable when the run is to be ended.
@@ -154,6 +161,8 @@ enum End {
     MountLost,
     /// A program outside took this path out of the place where it was covered.
     Uncovered(PathBuf),
+    /// The proxy has ended, and the box's network with it.
+    ProxyLost,
 }
 
 #[derive(Debug, Default)]
@@ -179,12 +188,15 @@ impl Supervision<'_> {
             // The kernel takes down PID 1 and the namespaces while the rest is being done here.
             End::Exited(_) | End::Killed(_) => self.running.life = Life::Ending,
             End::MountLost | End::Vanished => self.running.wait(),
-            End::TimedOut | End::Cancelled | End::Uncovered(_) => self.running.end(),
+            End::TimedOut | End::Cancelled | End::Uncovered(_) | End::ProxyLost => self.running.end(),
         }
+        // A question that is still open goes, and with it whatever holds back the program's output.
+        let reached = self.egress.take().map(Egress::finish).unwrap_or_default();
+        self.lend_terminal().map_err(stream_error)?;
         progress.read_rest(&mut self.running.set_up);
         let patience = matches!(end, End::Exited(_) | End::Killed(_));
         self.drain(patience).map_err(stream_error)?;
-        self.conclude(end, progress)
+        self.conclude(end, progress, reached)
     }
 
     fn until_the_end(&mut self, progress: &mut Progress) -> Result<End, StreamError> {
@@ -195,6 +207,8 @@ impl Supervision<'_> {
                     Token::Stream(source) => self.stream(source, ready)?,
                     Token::Signal => self.pass_signals()?,
                     Token::Cancel => return Ok(End::Cancelled),
+                    Token::Desk => self.lend_terminal()?,
+                    Token::Proxy => return Ok(End::ProxyLost),
                     Token::Control => {
                         if let Some(end) = self.receive(progress)? {
                             return Ok(end);
@@ -230,6 +244,12 @@ impl Supervision<'_> {
         if let Some(cancel) = self.cancel {
             set.push(Token::Cancel, cancel, PollFlags::IN);
         }
+        if let Some(egress) = &self.egress {
+            set.push(Token::Desk, self.desk.as_fd(), PollFlags::IN);
+            if let Some(ended) = egress.ended() {
+                set.push(Token::Proxy, ended, PollFlags::IN);
+            }
+        }
         set.wait(self.covers.timeout(self.clock.poll_timeout())).map_err(StreamError::Poll)
     }
 
@@ -238,6 +258,17 @@ impl Supervision<'_> {
             self.order(Order::SignalGroup(Signal::HUP.as_raw()));
             self.order(Order::SignalGroup(Signal::CONT.as_raw()));
         }
+        Ok(())
+    }
+
+    /// Lets go of the terminal for a question, or takes it up again after the last.
+    fn lend_terminal(&mut self) -> Result<(), StreamError> {
+        let Some(change) = self.desk.change() else { return Ok(()) };
+        match change {
+            Change::Lend => self.streams.lend_terminal(),
+            Change::TakeBack => self.streams.take_back_terminal()?,
+        }
+        self.desk.done(change);
         Ok(())
     }
 
@@ -354,8 +385,12 @@ impl Supervision<'_> {
         std::iter::from_fn(|| self.signals.as_mut().and_then(Signals::next)).any(|signal| ends(&signal))
     }
 
-    fn conclude(mut self, end: End, progress: Progress) -> Result<DriverOutput, DriverError> {
-        let denials = self.egress.take().map(Egress::finish).unwrap_or_default();
+    fn conclude(
+        self,
+        end: End,
+        progress: Progress,
+        (denials, connections): (Vec<Denial>, Connections),
+    ) -> Result<DriverOutput, DriverError> {
         let finished = self.streams.finish();
         if let Some(source) = finished.stdin_error {
             // The program took what it got for all of it, so its result can't be trusted.
@@ -373,6 +408,7 @@ impl Supervision<'_> {
             layers: progress.layers,
             writable: self.writable,
             denials,
+            connections,
             ..DriverOutput::default()
         };
         if let Some(fault) = progress.fault {
@@ -394,6 +430,10 @@ impl Supervision<'_> {
                     path.display()
                 );
                 return Err(DriverError::Violation { reason, output: Box::new(output) });
+            }
+            End::ProxyLost => {
+                let reason = "the proxy failed, which left the box without a network";
+                return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
             }
             End::Vanished => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);

@@ -11,9 +11,10 @@ use ringfence_types::Host;
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::ask::{Question, Questions};
+use crate::ask::{Answer, NoApproval, Question, Questions};
 use crate::dial;
 use crate::event::{Ending, Event, EventSink, Phase, Protocol, Record};
+use crate::hangup;
 use crate::limits::Limits;
 use crate::policy::{EgressPolicy, Judgement, Rule, Wanted};
 use crate::resolve::Resolve;
@@ -87,13 +88,30 @@ impl Refusal {
     }
 }
 
+/// Does something when it is dropped, unless it is told not to.
+struct OnDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> OnDrop<F> {
+    fn disarm(mut self) {
+        self.0 = None;
+    }
+}
+
+impl<F: FnOnce()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        if let Some(act) = self.0.take() {
+            act();
+        }
+    }
+}
+
 impl Admission {
     /// A number for the next connection.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// Decides, and tells the decision.
+    /// Decides, and tells the decision. `client` is the connection that is held meanwhile.
     ///
     /// # Errors
     /// Why the connection may not be made, or why the host has no address.
@@ -101,7 +119,8 @@ impl Admission {
         &self,
         connection: u64,
         protocol: Protocol,
-        client: SocketAddr,
+        client: &TcpStream,
+        peer: SocketAddr,
         host: Host,
         port: u16,
     ) -> Result<Admitted, Refusal> {
@@ -117,11 +136,23 @@ impl Admission {
             Judgement::Unlisted => {
                 let Some(questions) = &self.questions else { return Err(denied(Rule::NotListed)) };
                 let question =
-                    Question { run: Arc::clone(&self.run), wanted: wanted.clone(), protocol, client };
-                if !questions.approved(question).await {
-                    return Err(denied(Rule::NotApproved));
+                    Question { run: Arc::clone(&self.run), wanted: wanted.clone(), protocol, client: peer };
+                // A client of the proxy itself has no use for an answer once it has ended its sending.
+                let still_there = || protocol == Protocol::Transparent && questions.has_client(peer);
+                // The run may end first.
+                let abandoned = || {
+                    denied(Rule::NotApproved { reason: NoApproval::Abandoned });
+                };
+                let held = OnDrop(Some(abandoned));
+                let answer = tokio::select! {
+                    answer = questions.answer(question) => answer,
+                    () = hangup::gone(client, still_there) => Answer::No(NoApproval::Abandoned),
+                };
+                held.disarm();
+                match answer {
+                    Answer::Once { by } | Answer::Session { by } => Rule::Asked { by },
+                    Answer::No(reason) => return Err(denied(Rule::NotApproved { reason })),
                 }
-                Rule::Asked
             }
         };
         let upstream = self.upstream.for_host(&host, port, protocol);

@@ -18,21 +18,27 @@ pub struct Background {
 }
 
 impl Background {
-    /// Serves a run's listeners; when this returns they are being served.
+    /// Serves a run's listeners; when this returns they are being served. Should one of them fail, the run ends. `life`
+    /// is dropped when it has ended, for whatever reason.
     ///
     /// # Errors
     /// A socket, thread or runtime that can't be used.
-    pub fn start(proxy: Proxy, run: Run) -> Result<Self, ProxyError> {
+    pub fn start(proxy: Proxy, run: Run, life: impl Send + 'static) -> Result<Self, ProxyError> {
         let (stop, stopped) = oneshot::channel();
         let (report, started) = mpsc::channel();
         let runtime = Builder::new_current_thread().enable_all().build().map_err(ProxyError::Runtime)?;
         let serve = move || {
+            // However this thread ends, a panic included, its end is told.
+            let _life = life;
             runtime.block_on(async {
                 match proxy.start(run) {
-                    Ok(handle) => {
+                    Ok(mut handle) => {
                         let _ = report.send(Ok(()));
-                        // A dropped sender means the same as a message.
-                        let _ = stopped.await;
+                        tokio::select! {
+                            // A dropped sender means the same as a message.
+                            _ = stopped => {}
+                            () = handle.failed() => {}
+                        }
                         handle.stop().await;
                     }
                     Err(error) => {

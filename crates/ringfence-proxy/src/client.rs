@@ -74,7 +74,7 @@ async fn open_socks(
         }
         Err(_) => return None,
     };
-    match connect(&admission, Protocol::Socks5, peer, host, port).await {
+    match connect(&admission, Protocol::Socks5, &stream, peer, host, port).await {
         Ok((dialled, sni)) => {
             if stream.write_all(&socks::reply(Code::Succeeded)).await.is_err() {
                 dialled.record.end(Ending::Broken);
@@ -116,7 +116,7 @@ async fn open_http(
         return None;
     }
     let protocol = if form == Form::Connect { Protocol::Connect } else { Protocol::Http };
-    let (dialled, sni) = match connect(&admission, protocol, peer, host.clone(), port).await {
+    let (dialled, sni) = match connect(&admission, protocol, &stream, peer, host.clone(), port).await {
         Ok(dialled) => dialled,
         Err(refusal) => {
             let _ = Reply::for_refusal(&refusal).send(stream).await;
@@ -141,16 +141,17 @@ async fn refuse_head(stream: TcpStream, error: &HeadError) {
     }
 }
 
-/// Decides and dials.
+/// Decides and dials, for a connection that is held meanwhile.
 pub(crate) async fn connect(
     admission: &Arc<Admission>,
     protocol: Protocol,
+    client: &TcpStream,
     peer: SocketAddr,
     host: Host,
     port: u16,
 ) -> Result<(Dialled, SniGate), Refusal> {
     let connection = admission.next_connection();
-    let admitted = admission.admit(connection, protocol, peer, host.clone(), port).await?;
+    let admitted = admission.admit(connection, protocol, client, peer, host.clone(), port).await?;
     let dialled = admission.dial(admitted, protocol).await?;
     Ok((dialled, SniGate { admission: Arc::clone(admission), connection, protocol, host, port }))
 }

@@ -23,6 +23,7 @@ mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod guard;
+mod hangup;
 mod http;
 mod io;
 mod limits;
@@ -35,7 +36,7 @@ mod transparent;
 mod tunnel;
 mod upstream;
 
-pub use ask::{Answer, Ask, Question};
+pub use ask::{Answer, Ask, NoApproval, Question};
 pub use background::Background;
 pub use credentials::Credentials;
 pub use dns::names::{Names, SyntheticNames};

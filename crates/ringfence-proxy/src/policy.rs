@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use ringfence_types::{Host, HostPattern, PortPattern};
 use serde::Serialize;
 
+use crate::ask::NoApproval;
 use crate::guard::{AddressKind, classify, embedded_v4, special_block};
 
 /// Which hosts may be reached before the lists are looked at.
@@ -60,7 +61,10 @@ pub enum Rule {
     /// The loopback port is on its list.
     LoopbackPort,
     /// Somebody was asked and said yes.
-    Asked,
+    Asked {
+        /// Who.
+        by: String,
+    },
     /// A pattern of the deny list.
     Denied {
         /// The pattern.
@@ -68,8 +72,11 @@ pub enum Rule {
     },
     /// Nothing allows it.
     NotListed,
-    /// Somebody was asked and said no, or did not answer in time.
-    NotApproved,
+    /// Somebody was asked, or would have been, and there is no yes.
+    NotApproved {
+        /// Why not.
+        reason: NoApproval,
+    },
     /// Every address of the host is one that has to be listed.
     Guarded {
         /// The address.
@@ -93,10 +100,10 @@ impl Rule {
             Self::Allowed { .. } => "allowed",
             Self::Public => "public",
             Self::LoopbackPort => "loopback-port",
-            Self::Asked => "asked",
+            Self::Asked { .. } => "asked",
             Self::Denied { .. } => "denied",
             Self::NotListed => "not-listed",
-            Self::NotApproved => "not-approved",
+            Self::NotApproved { .. } => "not-approved",
             Self::Guarded { .. } => "guarded",
             Self::UnknownAddress => "unknown-address",
             Self::ServerName { .. } => "server-name",
@@ -105,7 +112,7 @@ impl Rule {
 
     /// Whether it allows.
     pub fn allows(&self) -> bool {
-        matches!(self, Self::Allowed { .. } | Self::Public | Self::LoopbackPort | Self::Asked)
+        matches!(self, Self::Allowed { .. } | Self::Public | Self::LoopbackPort | Self::Asked { .. })
     }
 
     /// Why this was refused, in one line.
@@ -113,7 +120,7 @@ impl Rule {
         match self {
             Self::Denied { pattern } => format!("{wanted} is denied by `{pattern}`"),
             Self::NotListed => format!("{wanted} is not on the list of allowed hosts"),
-            Self::NotApproved => format!("{wanted} was not approved"),
+            Self::NotApproved { reason } => format!("{wanted} was not approved: {}", reason.describe()),
             Self::Guarded { guarded, kind } if wanted.host == Host::Ip(*guarded) => {
                 format!("{wanted} is {}", kind.describe())
             }
@@ -129,7 +136,7 @@ impl Rule {
     /// The option that would allow what this rule refuses, if one would.
     pub fn allow_with(&self, wanted: &Wanted) -> Option<String> {
         let host = match self {
-            Self::NotListed | Self::NotApproved => &wanted.host,
+            Self::NotListed | Self::NotApproved { .. } => &wanted.host,
             Self::Guarded { kind: AddressKind::Loopback, .. } => {
                 return wanted.port.map(|port| format!("--allow-loopback {port}"));
             }

@@ -1,6 +1,7 @@
 //! Listeners, connections, and the run that they belong to.
 
 use std::fmt;
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -26,6 +27,8 @@ use crate::resolve::{Resolve, SystemResolver};
 use crate::transparent::OriginalDestination;
 use crate::upstream::Upstream;
 
+/// `EBADF`, which has no kind of its own.
+const BAD_DESCRIPTOR: i32 = 9;
 /// After an error of accept(2) that may pass, such as a lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(50);
 
@@ -138,6 +141,15 @@ impl Proxy {
 }
 
 impl RunHandle {
+    /// Waits until a listener fails, which none does of its own accord: its socket has become useless, or it has
+    /// panicked. The others still serve; what to make of that is the caller's to say.
+    pub async fn failed(&mut self) {
+        if self.listeners.join_next().await.is_none() {
+            // A run without listeners has nothing that could fail.
+            std::future::pending::<()>().await;
+        }
+    }
+
     /// Ends every connection of the run. When this returns all are closed and all their events are sent.
     pub async fn stop(mut self) {
         self.stop.send_replace(true);
@@ -247,6 +259,10 @@ async fn accept(
         };
         let (stream, peer) = match accepted {
             Ok(pair) => pair,
+            Err(error) if is_lasting(&error) => {
+                tracing::error!(%error, "a listener is of no more use");
+                return;
+            }
             Err(error) => {
                 tracing::debug!(%error, "cannot accept a connection");
                 sleep(PAUSE).await;
@@ -266,6 +282,11 @@ async fn accept(
             drop(place);
         });
     }
+}
+
+/// Whether an error of accept(2) is one of the socket itself: it is closed, or listens no more.
+fn is_lasting(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::InvalidInput || error.raw_os_error() == Some(BAD_DESCRIPTOR)
 }
 
 async fn serve(stream: TcpStream, peer: SocketAddr, service: Service, admission: Arc<Admission>) {

@@ -69,7 +69,8 @@ pub(crate) async fn serve(
         );
         return reset(stream);
     };
-    let opening = Box::pin(client::connect(&admission, Protocol::Transparent, peer, host, address.port()));
+    let opening =
+        Box::pin(client::connect(&admission, Protocol::Transparent, &stream, peer, host, address.port()));
     match opening.await {
         Ok((dialled, sni)) => {
             let (tunnel, record) = client::tunnel(stream, Vec::new(), dialled, sni);

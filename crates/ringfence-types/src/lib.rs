@@ -8,6 +8,7 @@
 mod bytes;
 mod capabilities;
 mod command;
+mod connection;
 mod denial;
 mod host;
 mod host_name;
@@ -22,6 +23,7 @@ mod step;
 pub use bytes::{Encoded, UnixPath};
 pub use capabilities::{NetworkPolicy, SandboxCapabilities, WorkspaceAccess};
 pub use command::{EnvVar, SandboxCommand, Stdin, StdinStream, Stdio};
+pub use connection::{Connection, Connections};
 pub use denial::{Denial, DenialKind, DenialSource};
 pub use host::{HostPattern, HostPatternError, PortPattern};
 pub use host_name::{Host, HostError};

@@ -3,7 +3,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Denial, LayerReport};
+use crate::{Connections, Denial, LayerReport};
 
 /// The result of a command that was started.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -30,6 +30,9 @@ pub struct SandboxOutput {
     pub layers: LayerReport,
     /// What was refused, as far as it is known. An empty list does not mean that nothing was.
     pub denials: Vec<Denial>,
+    /// What it connected to by host name or address, allowed or not.
+    #[serde(default)]
+    pub connections: Connections,
     /// Paths that the command could write.
     pub writable: Vec<PathBuf>,
 }

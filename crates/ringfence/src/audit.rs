@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use ringfence_gate::{ApprovalOutcome, Decision, PermitError};
 use ringfence_types::{
-    Denial, LayerReport, NetworkPolicy, SandboxCapabilities, SandboxCommand, SandboxOutput, SessionId,
-    UnixPath,
+    Connections, Denial, LayerReport, NetworkPolicy, SandboxCapabilities, SandboxCommand, SandboxOutput,
+    SessionId, UnixPath,
 };
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -20,7 +20,7 @@ pub const AUDIT_TARGET: &str = "capability_ledger";
 ///
 /// The event's fields: `session`, `tool`, `program`, `argv_sha256`, `cwd`, `requested` and `effective` (JSON),
 /// `decision`, `by`, `backend`, `outcome` (`exited`, `signalled`, `cancelled` or an error's kind), `exit_code`,
-/// `signal`, `rules` (of the command policy, by name), `duration_ms`, `stdout_bytes`, `stderr_bytes`, `layers` and `denials` (JSON), `error`. Those that
+/// `signal`, `rules` (of the command policy, by name), `duration_ms`, `stdout_bytes`, `stderr_bytes`, `layers`, `denials` and `connections` (JSON: those to each host and port together, see [`Connections`]), `error`. Those that
 /// don't apply are absent.
 pub(crate) struct Audit {
     record: Option<Record>,
@@ -51,6 +51,7 @@ struct End<'a> {
     bytes: Option<(u64, u64)>,
     layers: Option<&'a LayerReport>,
     denials: &'a [Denial],
+    connections: Option<&'a Connections>,
     error: Option<String>,
 }
 
@@ -144,6 +145,7 @@ impl Audit {
         let json = |value: Value| value.to_string();
         let layers = end.layers.map(|layers| json(json!(layers)));
         let denials = (!end.denials.is_empty()).then(|| json(json!(end.denials)));
+        let connections = end.connections.filter(|all| !all.is_empty()).map(|all| json(json!(all)));
         let cwd = record.cwd.as_deref().map(|cwd| UnixPath::from(cwd).to_string());
         // A macro's level is fixed where it is written.
         macro_rules! event {
@@ -170,6 +172,7 @@ impl Audit {
                     stderr_bytes = end.bytes.map(|bytes| bytes.1),
                     layers,
                     denials,
+                    connections,
                     error = end.error,
                 )
             };
@@ -201,6 +204,7 @@ impl<'a> End<'a> {
             )),
             layers: Some(&output.layers),
             denials: &output.denials,
+            connections: Some(&output.connections),
             ..Self::default()
         }
     }

@@ -86,8 +86,8 @@ pub use sandbox::{MockSandbox, NoopSandbox, Sandbox};
 
 pub use ringfence_gate::{
     ApprovalAction, ApprovalGate, ApprovalOutcome, ApprovalRequester, ApprovalResponse, ApprovedRun,
-    CacheRequest, DriverError, DriverOutput, Lifetime, OsSandboxDriverTrait, SessionPolicy, SessionStart,
-    TerminalRequester, session_directory,
+    CacheRequest, DriverError, DriverOutput, Lifetime, Occasion, OsSandboxDriverTrait, SessionPolicy,
+    SessionStart, TerminalRequester, session_directory,
 };
 #[cfg(target_os = "linux")]
 pub use ringfence_linux::{LinuxDriver, LocalBox, init, stdout_was_closed};
@@ -96,7 +96,7 @@ pub use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 pub use ringfence_policy::{CommandPolicyConfig, CommandPolicyHook, command_policy};
 pub use ringfence_policy::{HookContext, HookDecision, RateLimitConfig, RateLimitHook, SandboxBeforeHook};
 pub use ringfence_types::{
-    Denial, DenialKind, DenialSource, Excess, HostPattern, Layer, LayerName, LayerReport, LayerStatus,
-    NetworkPolicy, SandboxCapabilities, SandboxCommand, SandboxOutput, SessionId, Stdin, StdinStream, Stdio,
-    Step, WorkspaceAccess,
+    Connection, Connections, Denial, DenialKind, DenialSource, Excess, HostPattern, Layer, LayerName,
+    LayerReport, LayerStatus, NetworkPolicy, SandboxCapabilities, SandboxCommand, SandboxOutput, SessionId,
+    Stdin, StdinStream, Stdio, Step, WorkspaceAccess,
 };

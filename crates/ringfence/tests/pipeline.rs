@@ -13,11 +13,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use ringfence::{
-    ApprovalGate, ApprovalOutcome, Denial, DenialKind, DenialSource, DriverError, DriverOutput, HookContext,
-    HookDecision, LayerReport, MockSandbox, NetworkPolicy, OutputFloor, RunOptions, Sandbox,
-    SandboxBeforeHook, SandboxCapabilities, SandboxCommand, SandboxError, SessionId, SessionSettings,
-    SessionStart, Stdio, Step, WorkspaceSandbox, build_sandbox, current_session, invoke_with_session_trace,
-    session_directory, spawn_in_session,
+    ApprovalGate, ApprovalOutcome, Connection, Connections, Denial, DenialKind, DenialSource, DriverError,
+    DriverOutput, HookContext, HookDecision, LayerReport, MockSandbox, NetworkPolicy, OutputFloor,
+    RunOptions, Sandbox, SandboxBeforeHook, SandboxCapabilities, SandboxCommand, SandboxError, SessionId,
+    SessionSettings, SessionStart, Stdio, Step, WorkspaceSandbox, build_sandbox, current_session,
+    invoke_with_session_trace, session_directory, spawn_in_session,
 };
 use support::{FakeDriver, FakeRequester, Ledger, Reply, World};
 
@@ -338,6 +338,42 @@ async fn every_error_of_the_driver_has_its_kind_and_one_record() {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn what_was_connected_to_is_in_the_record() {
+    let (world, ledger) = (World::new(), Ledger::listen());
+    let sandbox = sandbox(&world);
+    sandbox.execute(command("a")).await.unwrap();
+    assert!(!ledger.one().contains_key("connections"), "nothing was connected to");
+    let connection = Connection {
+        host: "a.test".to_owned(),
+        port: Some(443),
+        allowed: true,
+        rule: "allowed".to_owned(),
+        detail: Some("*.test".to_owned()),
+        address: None,
+        count: 2,
+        sent: 10,
+        received: 20,
+        duration_ms: 7,
+    };
+    let connections = Connections { list: vec![connection], omitted: 3 };
+    world.driver.reply(Reply::Output(DriverOutput {
+        exit_code: Some(0),
+        connections: connections.clone(),
+        ..DriverOutput::default()
+    }));
+    let output = sandbox.execute(command("a")).await.unwrap();
+    assert_eq!(output.connections, connections);
+    let record: serde_json::Value = serde_json::from_str(&ledger.one()["connections"]).unwrap();
+    assert_eq!(record["omitted"], 3);
+    let one = &record["list"][0];
+    assert_eq!(
+        (&one["host"], &one["port"], &one["rule"]),
+        (&"a.test".into(), &443.into(), &"allowed".into())
+    );
+    assert_eq!((&one["count"], &one["sent"], &one["received"]), (&2.into(), &10.into(), &20.into()));
 }
 
 #[tokio::test]

@@ -62,13 +62,14 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<Exit, CliError> {
 async fn serve(proxy: &Proxy, run: Run) -> Result<Exit, CliError> {
     let mut terminate = signal(SignalKind::terminate()).map_err(CliError::Runtime)?;
     let mut interrupt = signal(SignalKind::interrupt()).map_err(CliError::Runtime)?;
-    let handle = proxy.start(run)?;
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
+    let mut handle = proxy.start(run)?;
+    let failed = tokio::select! {
+        _ = terminate.recv() => false,
+        _ = interrupt.recv() => false,
+        () = handle.failed() => true,
+    };
     handle.stop().await;
-    Ok(Exit::Success)
+    if failed { Err(CliError::Panic("the listener failed".to_owned())) } else { Ok(Exit::Success) }
 }
 
 fn policy(args: &ProxyArgs) -> Result<EgressPolicy, UsageError> {

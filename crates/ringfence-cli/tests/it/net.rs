@@ -1,5 +1,9 @@
 //! Network by host: what is allowed is reached by each kind of program, nothing else is, and what was refused is said.
 
+mod asking;
+mod fallback;
+mod lookups;
+mod lost;
 mod publish;
 mod transparent;
 mod variables;

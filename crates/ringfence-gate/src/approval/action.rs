@@ -21,8 +21,24 @@ pub struct ApprovalAction {
     pub cwd: PathBuf,
     /// What is asked for beyond the baseline.
     pub excess: Vec<Excess>,
+    /// When it asks.
+    pub occasion: Occasion,
     /// The model's reason, cleaned of control characters and cut to 240 characters.
     pub justification: Option<String>,
+}
+
+/// When a question is put.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Occasion {
+    /// Before the command starts.
+    #[default]
+    Start,
+    /// While the command runs: a connection of its is held.
+    Connection {
+        /// The program that wants it, if it could be found, by the name that it has given itself; without control
+        /// and invisible characters, at most 32 characters.
+        program: Option<String>,
+    },
 }
 
 impl ApprovalAction {
@@ -35,6 +51,7 @@ impl ApprovalAction {
             args: command.args.clone(),
             cwd,
             excess,
+            occasion: Occasion::Start,
             justification: command.justification.as_deref().map(clean).filter(|text| !text.is_empty()),
         }
     }

@@ -1,6 +1,7 @@
 //! Asking somebody about what leaves the baseline.
 
 mod action;
+mod connection;
 mod flight;
 mod refusals;
 mod terminal;
@@ -13,9 +14,10 @@ use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
-use ringfence_types::{Excess, ResolvedPolicy, SessionId};
+use ringfence_types::{Excess, HostPattern, ResolvedPolicy, SessionId};
 
-pub use action::ApprovalAction;
+pub use action::{ApprovalAction, Occasion};
+pub use connection::{HostAnswer, HostApproval, TerminalHolder, TerminalLoan};
 pub(crate) use refusals::Refusals;
 use refusals::{Admission, Fingerprint};
 pub use terminal::TerminalRequester;
@@ -80,6 +82,12 @@ pub trait ApprovalRequester: Send + Sync {
     /// Asks, and waits for the answer. The future is dropped when the gate's own timeout is over or the command
     /// is given up: what was shown has to go away then.
     async fn request_approval(&self, a: &ApprovalAction) -> ApprovalResponse;
+
+    /// Whether it asks on the controlling terminal. Whoever relays that to a running command then lets go of it for
+    /// the question.
+    fn uses_terminal(&self) -> bool {
+        false
+    }
 }
 
 /// Decides on requests that neither the baseline nor an earlier grant covers, by asking.
@@ -92,16 +100,20 @@ pub struct ApprovalGate {
     flights: Flights<Question, Answer>,
 }
 
-/// What makes two concurrent requests the same: everything that the question shows but the justification, and
-/// the identity of every path.
+/// What makes two concurrent requests the same.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Question {
-    session: SessionId,
-    tool_name: String,
-    program: OsString,
-    args: Vec<OsString>,
-    cwd: PathBuf,
-    policy: ResolvedPolicy,
+enum Question {
+    /// Everything that the question shows but the justification, and the identity of every path.
+    Start {
+        session: SessionId,
+        tool_name: String,
+        program: OsString,
+        args: Vec<OsString>,
+        cwd: PathBuf,
+        policy: Box<ResolvedPolicy>,
+    },
+    /// What a refusal is remembered by.
+    Connection { session: SessionId, program: OsString, host: HostPattern },
 }
 
 /// How the gate decided.
@@ -147,6 +159,10 @@ impl ApprovalGate {
         *self.requester.write().unwrap_or_else(PoisonError::into_inner) = requester;
     }
 
+    pub(crate) fn has_requester(&self) -> bool {
+        self.requester.read().unwrap_or_else(PoisonError::into_inner).is_some()
+    }
+
     /// How long the gate waits for an answer.
     pub fn timeout(&self) -> Duration {
         self.timeout
@@ -156,13 +172,13 @@ impl ApprovalGate {
     pub(crate) async fn decide(&self, host: &Host, bound: &BoundCommand, excess: &[Excess]) -> Answer {
         let fingerprint = Fingerprint::new(bound.command(), excess);
         let command = bound.command();
-        let question = Question {
+        let question = Question::Start {
             session: command.session_id.clone(),
             tool_name: command.tool_name.clone(),
             program: command.program.clone(),
             args: command.args.clone(),
             cwd: bound.cwd().to_path_buf(),
-            policy: bound.policy().clone(),
+            policy: Box::new(bound.policy().clone()),
         };
         loop {
             let ask = || self.ask(host, bound, excess, &fingerprint);
@@ -190,6 +206,25 @@ impl ApprovalGate {
         if let Some(by) = session.within_grant(bound.policy()) {
             return Answer::Granted { by };
         }
+        let action = ApprovalAction::new(bound.command(), bound.cwd().to_path_buf(), excess.to_vec());
+        let answer = self.put(session, fingerprint, &action, None).await;
+        if let Answer::Response(response) = &answer
+            && response.outcome == ApprovalOutcome::Approved
+        {
+            session.grant(Grant::new(bound.policy().clone(), excess, response.by.clone(), host));
+        }
+        answer
+    }
+
+    /// Puts a question, unless the session remembers the answer or has had enough of refusals. `terminal` is whoever
+    /// has the terminal now.
+    async fn put(
+        &self,
+        session: &SessionWorkspace,
+        fingerprint: &Fingerprint,
+        action: &ApprovalAction,
+        terminal: Option<&dyn TerminalHolder>,
+    ) -> Answer {
         if session.refusals().remembers(fingerprint) {
             return Answer::Remembered;
         }
@@ -202,16 +237,16 @@ impl ApprovalGate {
             Err(left) => return Answer::BreakerOpen(left),
         };
         let mut asking = Asking { session, admission, fingerprint, outcome: None };
-        let action = ApprovalAction::new(bound.command(), bound.cwd().to_path_buf(), excess.to_vec());
-        let response = match timer::within(self.timeout, requester.request_approval(&action)).await {
+        let _loan = match terminal.filter(|_| requester.uses_terminal()) {
+            Some(holder) => Some(holder.lend().await),
+            None => None,
+        };
+        let response = match timer::within(self.timeout, requester.request_approval(action)).await {
             Ok(Some(response)) => response,
             Ok(None) => ApprovalResponse::new(ApprovalOutcome::Timeout, "gate"),
             Err(error) => unavailable(&format!("the time for an answer can't be kept: {error}")),
         };
         asking.outcome = Some(response.outcome);
-        if response.outcome == ApprovalOutcome::Approved {
-            session.grant(Grant::new(bound.policy().clone(), excess, response.by.clone(), host));
-        }
         Answer::Response(response)
     }
 }

@@ -1,29 +1,36 @@
+mod keys;
+
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread::JoinHandle;
 
 use async_trait::async_trait;
 use nix::unistd::{getpgrp, tcgetpgrp};
-use ringfence_types::UnixPath;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use ringfence_types::{Excess, UnixPath};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::OFlags;
 use rustix::termios::{QueueSelector, tcflush};
 use tokio::sync::{Mutex, oneshot};
 
 use super::action::visible;
-use super::{ApprovalAction, ApprovalOutcome, ApprovalRequester, ApprovalResponse};
+use super::{ApprovalAction, ApprovalOutcome, ApprovalRequester, ApprovalResponse, Occasion};
 
 /// Answers that mean nothing before the question counts as refused.
 const ATTEMPTS: usize = 3;
 /// Bytes of an answer that are looked at.
 const ANSWER: usize = 64;
+/// Characters of a command line that a question about a connection shows.
+const COMMAND: usize = 160;
 
 /// Asks on the terminal: yes for this run, yes for the session, or no.
 ///
-/// One question is on the screen at a time. Where there is no terminal, or the process is not in its foreground,
+/// One question is on the screen at a time. A question about a connection comes while the command has the terminal, which
+/// its supervisor lends ([`TerminalHolder`](super::TerminalHolder)): what is typed then belongs to the question, whatever
+/// key it is. Where there is no terminal, or the process is not in its foreground,
 /// the answer is `Unavailable` at once.
 #[derive(Debug)]
 pub struct TerminalRequester {
@@ -56,19 +63,30 @@ impl ApprovalRequester for TerminalRequester {
             Err(error) => unavailable(&format!("no terminal to ask on: {error}")),
         }
     }
+
+    fn uses_terminal(&self) -> bool {
+        true
+    }
 }
 
 fn unavailable(reason: &str) -> ApprovalResponse {
     ApprovalResponse::new(ApprovalOutcome::Unavailable, "terminal").because(reason)
 }
 
-/// Ends the question when it is dropped.
-struct Cancel(Arc<OwnedFd>);
+/// Ends the question when it is dropped, and waits until the terminal is as it was before.
+struct Cancel {
+    cancelled: Arc<OwnedFd>,
+    thread: Option<JoinHandle<()>>,
+}
 
 impl Drop for Cancel {
     fn drop(&mut self) {
         // The counter of an eventfd(2) that nobody reads fails only if it is about to overflow.
-        let _ = rustix::io::write(&*self.0, &1_u64.to_ne_bytes());
+        let _ = rustix::io::write(&*self.cancelled, &1_u64.to_ne_bytes());
+        if let Some(thread) = self.thread.take() {
+            // It has told whatever it had to tell.
+            let _ = thread.join();
+        }
     }
 }
 
@@ -77,32 +95,113 @@ impl TerminalRequester {
     /// asynchronously on every executor.
     fn start(&self, action: &ApprovalAction) -> io::Result<(oneshot::Receiver<ApprovalResponse>, Cancel)> {
         let mut options = OpenOptions::new();
-        let flags = (OFlags::NOCTTY | OFlags::CLOEXEC).bits().cast_signed();
+        // A terminal whose output is held back must not hold back the end of the question.
+        let flags = (OFlags::NOCTTY | OFlags::CLOEXEC | OFlags::NONBLOCK).bits().cast_signed();
         let terminal = options.read(true).write(true).custom_flags(flags).open(&self.path)?;
         if tcgetpgrp(&terminal)? != getpgrp() {
             return Err(io::Error::other("not in the foreground"));
         }
         let cancelled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC)?);
-        let cancel = Cancel(Arc::clone(&cancelled));
+        let mut cancel = Cancel { cancelled: Arc::clone(&cancelled), thread: None };
         let question = question(action);
+        let running = action.occasion != Occasion::Start;
         let (send, answer) = oneshot::channel();
-        std::thread::Builder::new().name(String::from("ringfence-ask")).spawn(move || {
-            let response = ask(&terminal, &cancelled, &question);
+        let ask = move || {
+            let terminal = Tty { terminal, cancelled };
+            let response = if running { keys::ask(&terminal, &question) } else { ask(&terminal, &question) };
             // Nobody listens any more if the question was given up.
             let _ = send
                 .send(response.unwrap_or_else(|error| unavailable(&format!("the terminal failed: {error}"))));
-        })?;
+        };
+        cancel.thread = Some(std::thread::Builder::new().name(String::from("ringfence-ask")).spawn(ask)?);
         Ok((answer, cancel))
+    }
+}
+
+/// The terminal, as long as the question is wanted.
+struct Tty {
+    terminal: File,
+    cancelled: Arc<OwnedFd>,
+}
+
+/// What there is to be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ready {
+    Terminal,
+    Nothing,
+    /// The question was given up.
+    Cancelled,
+}
+
+impl Tty {
+    /// Waits until the terminal can be read or written, for ever without a limit.
+    fn wait(&self, events: PollFlags, limit: Option<&Timespec>) -> io::Result<Ready> {
+        loop {
+            let mut fds = [
+                PollFd::new(&self.terminal, events),
+                PollFd::from_borrowed_fd(self.cancelled.as_fd(), PollFlags::IN),
+            ];
+            match poll(&mut fds, limit) {
+                Ok(0) => return Ok(Ready::Nothing),
+                Ok(_) if !fds[1].revents().is_empty() => return Ok(Ready::Cancelled),
+                Ok(_) => return Ok(Ready::Terminal),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+    }
+
+    /// Writes; what is cancelled while the terminal takes nothing is left out.
+    fn write(&self, text: &str) -> io::Result<()> {
+        let mut rest = text.as_bytes();
+        while !rest.is_empty() {
+            match (&self.terminal).write(rest) {
+                Ok(written) => rest = &rest[written..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.wait(PollFlags::OUT, None)? == Ready::Cancelled {
+                        return Ok(());
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads what is there: 0 bytes are the end of file, `None` is a false alarm.
+    fn read(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
+        match (&self.terminal).read(buffer) {
+            Ok(read) => Ok(Some(read)),
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {
+                Ok(None)
+            }
+            Err(error) => Err(error),
+        }
     }
 }
 
 fn question(action: &ApprovalAction) -> String {
     let cwd = visible(&UnixPath::from(action.cwd.as_path()).to_string());
-    let mut text =
-        format!("\nringfence: approval needed\n  command  {}\n  in       {cwd}\n", action.command_line());
-    for (n, excess) in action.excess.iter().enumerate() {
-        let label = if n == 0 { "to" } else { "and" };
-        text.push_str(&format!("  {label:<8} {}\n", visible(&excess.to_string())));
+    let mut text = match &action.occasion {
+        Occasion::Start => {
+            format!("\nringfence: approval needed\n  command  {}\n  in       {cwd}\n", action.command_line())
+        }
+        Occasion::Connection { program } => {
+            let by = program.as_ref().map(|program| format!(", wanted by {program}")).unwrap_or_default();
+            let hosts: Vec<_> = action.excess.iter().map(host).collect();
+            format!(
+                "ringfence: a connection needs approval\n  host     {}{by}\n  command  {}\n  in       {cwd}\n",
+                hosts.join(" "),
+                cut(&action.command_line()),
+            )
+        }
+    };
+    if action.occasion == Occasion::Start {
+        for (n, excess) in action.excess.iter().enumerate() {
+            let label = if n == 0 { "to" } else { "and" };
+            text.push_str(&format!("  {label:<8} {}\n", visible(&excess.to_string())));
+        }
     }
     if let Some(justification) = &action.justification {
         text.push_str(&format!("  because  {justification}\n"));
@@ -110,46 +209,65 @@ fn question(action: &ApprovalAction) -> String {
     text
 }
 
-fn ask(terminal: &File, cancelled: &OwnedFd, question: &str) -> io::Result<ApprovalResponse> {
-    let answer = |outcome| Ok(ApprovalResponse::new(outcome, "terminal"));
-    let mut screen = terminal;
-    screen.write_all(question.as_bytes())?;
+fn host(excess: &Excess) -> String {
+    match excess {
+        Excess::Host(host) => host.to_string(),
+        excess => visible(&excess.to_string()),
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(COMMAND) {
+        Some((at, _)) => format!("{} ...", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+const PROMPT: &str = "allow? [y] once  [s] for this session  [n] no: ";
+const GIVEN_UP: &str = "\nringfence: no longer needed\n";
+
+/// What an answer means; `None` if it means nothing.
+fn meaning(line: &[u8]) -> Option<ApprovalOutcome> {
+    match line.trim_ascii().to_ascii_lowercase().as_slice() {
+        b"y" | b"yes" => Some(ApprovalOutcome::ApprovedOnce),
+        b"s" | b"session" => Some(ApprovalOutcome::Approved),
+        b"" | b"n" | b"no" => Some(ApprovalOutcome::Denied),
+        _ => None,
+    }
+}
+
+fn answer(outcome: ApprovalOutcome) -> ApprovalResponse {
+    ApprovalResponse::new(outcome, "terminal")
+}
+
+/// Asks before the command starts: the terminal edits the line, and its keys for signals are the caller's.
+fn ask(tty: &Tty, question: &str) -> io::Result<ApprovalResponse> {
+    tty.write(question)?;
     for _ in 0..ATTEMPTS {
         // What was typed before the question could be read is no answer to it.
-        tcflush(terminal, QueueSelector::IFlush)?;
-        screen.write_all(b"allow? [y] once  [s] for this session  [n] no: ")?;
-        let Some(line) = read_line(terminal, cancelled)? else {
-            screen.write_all(b"\nringfence: no longer needed\n")?;
-            return answer(ApprovalOutcome::Timeout);
+        tcflush(&tty.terminal, QueueSelector::IFlush)?;
+        tty.write(PROMPT)?;
+        let Some(line) = read_line(tty)? else {
+            tty.write(GIVEN_UP)?;
+            return Ok(answer(ApprovalOutcome::Timeout));
         };
-        match line.trim_ascii().to_ascii_lowercase().as_slice() {
-            b"y" | b"yes" => return answer(ApprovalOutcome::ApprovedOnce),
-            b"s" | b"session" => return answer(ApprovalOutcome::Approved),
-            b"" | b"n" | b"no" => return answer(ApprovalOutcome::Denied),
-            _ => screen.write_all(b"answer y, s or n\n")?,
+        match meaning(&line) {
+            Some(outcome) => return Ok(answer(outcome)),
+            None => tty.write("answer y, s or n\n")?,
         }
     }
-    answer(ApprovalOutcome::Denied)
+    Ok(answer(ApprovalOutcome::Denied))
 }
 
 /// One line, at most its first bytes; `None` if the question was given up. End of file is an empty line.
-fn read_line(mut terminal: &File, cancelled: &OwnedFd) -> io::Result<Option<Vec<u8>>> {
+fn read_line(tty: &Tty) -> io::Result<Option<Vec<u8>>> {
     let mut line = Vec::new();
     loop {
-        let mut fds = [
-            PollFd::new(&terminal, PollFlags::IN),
-            PollFd::from_borrowed_fd(cancelled.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => continue,
-            Err(errno) => return Err(errno.into()),
-        }
-        if !fds[1].revents().is_empty() {
+        if tty.wait(PollFlags::IN, None)? == Ready::Cancelled {
             return Ok(None);
         }
         let mut buffer = [0; ANSWER];
-        let n = terminal.read(&mut buffer)?;
+        let Some(n) = tty.read(&mut buffer)? else { continue };
         line.extend_from_slice(&buffer[..n]);
         // A terminal whose modes another program has left raw sends a carriage return.
         if n == 0 || line.contains(&b'\n') || line.contains(&b'\r') {
@@ -170,7 +288,7 @@ mod tests {
     use super::*;
 
     /// Both ends of a pseudo-terminal: ours, and the one that a program would have.
-    fn terminal() -> (File, File) {
+    pub(super) fn terminal() -> (File, File) {
         let ours = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC).unwrap();
         grantpt(&ours).unwrap();
         unlockpt(&ours).unwrap();
@@ -180,8 +298,12 @@ mod tests {
         (ours.into(), options.open(name).unwrap())
     }
 
+    pub(super) fn tty(terminal: File) -> Tty {
+        Tty { terminal, cancelled: Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap()) }
+    }
+
     /// Reads from our end until the prompt has been printed as often as asked.
-    fn shown(ours: &mut File, prompts: usize) -> String {
+    pub(super) fn shown(ours: &mut File, prompts: usize) -> String {
         let mut screen = Vec::new();
         loop {
             let text = String::from_utf8_lossy(&screen).into_owned();
@@ -197,8 +319,7 @@ mod tests {
     /// Answers each prompt with one of `keys`.
     fn answered(keys: &[&str]) -> ApprovalOutcome {
         let (mut ours, theirs) = terminal();
-        let cancelled = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        let asking = std::thread::spawn(move || ask(&tty(theirs), "question\n").unwrap());
         for key in keys {
             shown(&mut ours, 1);
             ours.write_all(key.as_bytes()).unwrap();
@@ -230,8 +351,7 @@ mod tests {
     fn what_was_typed_before_the_question_is_no_answer() {
         let (mut ours, theirs) = terminal();
         ours.write_all(b"y\ny\ny\n").unwrap();
-        let cancelled = eventfd(0, EventfdFlags::CLOEXEC).unwrap();
-        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        let asking = std::thread::spawn(move || ask(&tty(theirs), "question\n").unwrap());
         shown(&mut ours, 1);
         ours.write_all(b"n\n").unwrap();
         assert_eq!(asking.join().unwrap().outcome, ApprovalOutcome::Denied);
@@ -240,12 +360,15 @@ mod tests {
     #[test]
     fn a_question_that_is_given_up_is_taken_away() {
         let (mut ours, theirs) = terminal();
-        let cancelled = Arc::new(eventfd(0, EventfdFlags::CLOEXEC).unwrap());
-        let cancel = Cancel(Arc::clone(&cancelled));
-        let asking = std::thread::spawn(move || ask(&theirs, &cancelled, "question\n").unwrap());
+        let tty = tty(theirs);
+        let mut cancel = Cancel { cancelled: Arc::clone(&tty.cancelled), thread: None };
+        let (send, outcome) = std::sync::mpsc::channel();
+        cancel.thread = Some(std::thread::spawn(move || {
+            send.send(ask(&tty, "question\n").unwrap().outcome).unwrap();
+        }));
         shown(&mut ours, 1);
         drop(cancel);
-        assert_eq!(asking.join().unwrap().outcome, ApprovalOutcome::Timeout);
+        assert_eq!(outcome.try_recv(), Ok(ApprovalOutcome::Timeout), "dropped, it has ended");
     }
 
     #[tokio::test]
@@ -272,5 +395,15 @@ mod tests {
             "  because  the tests need it\n",
         );
         assert_eq!(question(&ApprovalAction::new(&command, PathBuf::from("/w"), excess)), expected);
+
+        let excess = vec![Excess::Host("api.example.com:443".parse().unwrap())];
+        let mut action = ApprovalAction::new(&command, PathBuf::from("/w"), excess);
+        action.args.push("x".repeat(1000).into());
+        action.occasion = Occasion::Connection { program: Some("curl".to_owned()) };
+        let shown = question(&action);
+        assert!(shown.contains("\n  host     api.example.com:443, wanted by curl\n"), "{shown}");
+        assert!(shown.contains("x ...\n  in       /w\n"), "{shown}");
+        action.occasion = Occasion::Connection { program: None };
+        assert!(question(&action).contains("\n  host     api.example.com:443\n"));
     }
 }

@@ -66,6 +66,8 @@ pub(crate) struct PtyRelay {
     output: Option<NonBlocking>,
     output_is_terminal: bool,
     wants_keyboard: bool,
+    /// Somebody else has the outer terminal.
+    lent: bool,
     downward: Buffer,
     upward: Buffer,
     typed_last: u8,
@@ -99,6 +101,7 @@ impl PtyRelay {
             output: Some(output),
             output_is_terminal,
             wants_keyboard: eager,
+            lent: false,
             downward: Buffer::with_capacity(INPUT),
             upward: Buffer::with_capacity(OUTPUT),
             typed_last: b'\n',
@@ -160,6 +163,27 @@ impl PtyRelay {
         self.output.iter().for_each(NonBlocking::suspend);
     }
 
+    /// Lets go of the outer terminal, with what the program has written so far on it.
+    pub(crate) fn lend(&mut self) {
+        self.settle();
+        self.outer.iter_mut().for_each(Terminal::leave_raw);
+        self.lent = true;
+    }
+
+    /// Takes the outer terminal up again. The program learns of two new sizes, the second of which is the one before
+    /// (SIGWINCH): whatever draws its screen draws it anew.
+    pub(crate) fn take_back(&mut self) -> Result<(), Errno> {
+        self.lent = false;
+        self.take_keyboard()?;
+        if let (Some(inner), Some(outer)) = (&self.inner, &self.outer)
+            && let Ok(size) = outer.size()
+        {
+            let other = Winsize { ws_row: size.ws_row.checked_sub(1).unwrap_or(DEFAULT_SIZE.ws_row), ..size };
+            tcsetwinsize(&inner.master, other)?;
+        }
+        self.resize()
+    }
+
     fn settle(&mut self) {
         // Without it, a write in the background could stop this process halfway.
         let Ok(_quiet) = Quiet::new() else { return };
@@ -183,6 +207,9 @@ impl PtyRelay {
         let (PtyInput::Keyboard, Some(outer)) = (&self.input, &mut self.outer) else {
             return Ok(true);
         };
+        if self.lent {
+            return Ok(self.wants_keyboard && outer.is_foreground());
+        }
         let taken = self.wants_keyboard
             && match outer.enter_raw() {
                 // The terminal is gone; a signal says so as well.
@@ -200,7 +227,7 @@ impl PtyRelay {
     pub(crate) fn interest<'a>(&'a self, push: &mut dyn FnMut(PtyEnd, BorrowedFd<'a>, PollFlags)) {
         if let Some(inner) = &self.inner {
             let mut events = PollFlags::empty();
-            events.set(PollFlags::IN, self.upward.has_room());
+            events.set(PollFlags::IN, self.upward.has_room() && !self.lent);
             events.set(PollFlags::OUT, !self.downward.is_empty());
             if !events.is_empty() {
                 push(PtyEnd::Master, inner.master.as_fd(), events);
@@ -209,7 +236,7 @@ impl PtyRelay {
                 push(PtyEnd::Input, input, PollFlags::IN);
             }
         }
-        if let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty()) {
+        if let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty() && !self.lent) {
             push(PtyEnd::Output, output.as_fd(), PollFlags::OUT);
         }
     }
@@ -295,7 +322,7 @@ impl PtyRelay {
     }
 
     fn write_output(&mut self) -> Step {
-        let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty()) else {
+        let Some(output) = self.output.as_ref().filter(|_| !self.upward.is_empty() && !self.lent) else {
             return Step::Blocked;
         };
         match &self.outer {

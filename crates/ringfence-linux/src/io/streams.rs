@@ -247,6 +247,20 @@ impl Streams {
         self.pty.as_ref().map_or(Ok(()), PtyRelay::resize).map_err(StreamError::Terminal)
     }
 
+    /// Lets go of the caller's terminal: its modes are those from before, and nothing is read from or written to it
+    /// until it is taken back.
+    pub(crate) fn lend_terminal(&mut self) {
+        self.pty.iter_mut().for_each(PtyRelay::lend);
+    }
+
+    /// Takes the caller's terminal up again, and has the program draw its screen anew.
+    ///
+    /// # Errors
+    /// [`StreamError::Terminal`].
+    pub(crate) fn take_back_terminal(&mut self) -> Result<(), StreamError> {
+        self.pty.as_mut().map_or(Ok(()), PtyRelay::take_back).map_err(StreamError::Terminal)
+    }
+
     /// The program was stopped by `signal`: by a key, by itself, or because it wants the terminal. Gives it that, or
     /// stops this process likewise, with the caller's terminal as it was found, until it is continued.
     ///

@@ -18,7 +18,7 @@ use super::report::{At, Event, Inlet, Reporter, StepResult};
 
 /// Connections that wait for the proxy to take them.
 const BACKLOG: i32 = 1024;
-/// Connections to published ports at one time.
+/// Connections to published ports at one time, to servers of each family.
 const CONNECTORS: usize = 64;
 const UNBLOCKED: SocketFlags = SocketFlags::CLOEXEC.union(SocketFlags::NONBLOCK);
 /// A second address of the loopback interface: programs that look up only what the host has addresses for
@@ -48,10 +48,15 @@ pub(super) fn set_up(
         said.push(format!("port {port} leads to the host's"));
     }
     if !plan.publish.is_empty() {
-        for _ in 0..CONNECTORS {
-            let socket = socket_with(AddressFamily::INET, SocketType::STREAM, UNBLOCKED, None)
-                .on(Step::Loopback, "a socket for published ports")?;
-            hand_out(control, Inlet::Connector, &socket)?;
+        for family in [AddressFamily::INET, AddressFamily::INET6] {
+            for _ in 0..CONNECTORS {
+                let socket = match socket_with(family, SocketType::STREAM, UNBLOCKED, None) {
+                    // A kernel without IPv6 has no servers of that family either.
+                    Err(Errno::AFNOSUPPORT) if family == AddressFamily::INET6 => break,
+                    socket => socket.on(Step::Loopback, "a socket for published ports")?,
+                };
+                hand_out(control, Inlet::Connector, &socket)?;
+            }
         }
         let publish = plan.publish.iter().map(|publish| format!("{publish} is published"));
         said.extend(publish);

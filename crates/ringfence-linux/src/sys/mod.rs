@@ -14,7 +14,7 @@ pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork, unshare_network};
 pub(crate) use exec::execve;
 pub(crate) use filter::{Instruction, install_filter, landlock_abi};
 pub(crate) use mount::{MountAttr, set_mount_attributes};
-pub(crate) use net::{loopback_up, unsent_bytes};
+pub(crate) use net::{loopback_up, network_namespace, unsent_bytes};
 pub(crate) use process::{
     block_all_signals, clear_arguments_and_environment, close_all_but, close_on_exec_above, default_sigpipe,
     drain_signals, exit_now, kill_all, set_signal_mask,

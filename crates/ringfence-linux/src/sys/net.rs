@@ -1,4 +1,4 @@
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
@@ -11,6 +11,15 @@ pub(crate) fn unsent_bytes(socket: &OwnedFd) -> Result<i32, Errno> {
     // SAFETY: SIOCOUTQ, which has the number of TIOCOUTQ, writes an int, which outlives the call.
     checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) }.into())?;
     Ok(bytes)
+}
+
+/// The network namespace that a socket was made in (`SIOCGSKNS` of `<linux/sockios.h>`); for who has rights over it.
+pub(crate) fn network_namespace(socket: BorrowedFd<'_>) -> Result<OwnedFd, Errno> {
+    const SIOCGSKNS: u32 = 0x894c;
+    // SAFETY: SIOCGSKNS takes no argument.
+    let fd = checked(unsafe { libc::ioctl(socket.as_raw_fd(), SIOCGSKNS as _) }.into())?;
+    // SAFETY: the call has made this descriptor, and nobody else knows of it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// Brings up the loopback interface of this network namespace (netdevice(7), `SIOCSIFFLAGS`).

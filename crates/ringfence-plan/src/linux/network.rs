@@ -59,6 +59,9 @@ impl NetworkPlan {
 }
 
 /// Variables by which programs find the proxy, in the spellings of those that read no other.
+///
+/// Those of a Java virtual machine are left out: it says on standard error that it has picked one up, at each start,
+/// and its connections are led to the proxy anyway.
 pub(super) fn proxy_variables() -> Vec<(EnvBytes, EnvBytes)> {
     const NOT_PROXIED: &str = "localhost,127.0.0.0/8,127.0.0.1,::1";
     let url = format!("http://{PROXY}");
@@ -82,13 +85,6 @@ pub(super) fn proxy_variables() -> Vec<(EnvBytes, EnvBytes)> {
         variables.push((name, url.clone()));
     }
     variables.push(("NODE_USE_ENV_PROXY", "1".to_owned()));
-    let (host, port) = (PROXY.ip(), PROXY.port());
-    let java =
-        ["http", "https"].map(|scheme| format!("-D{scheme}.proxyHost={host} -D{scheme}.proxyPort={port}"));
-    variables.push((
-        "JAVA_TOOL_OPTIONS",
-        format!("{} -Dhttp.nonProxyHosts=localhost|127.*|[::1]", java.join(" ")),
-    ));
     variables.into_iter().map(|(name, value)| (name.into(), value.as_str().into())).collect()
 }
 

@@ -16,6 +16,7 @@ pub(super) const ACTS: &[Act] = &[
     act("as", "UID GID [GROUPS] -- PROGRAM [ARGS…]", as_user),
     act("with-terminal", "-- PROGRAM [ARGS…]", with_terminal),
     act("without-fds", "FDS -- PROGRAM [ARGS…]", without_fds),
+    act("without-packet-filter", "-- PROGRAM [ARGS…]", without_packet_filter),
     act("after-fork", "-- ACT [ARGS…]", after_fork),
 ];
 
@@ -90,6 +91,36 @@ fn without_fds(args: &Args) -> Outcome {
         sys!(libc::SYS_close, fd)?;
     }
     exec(command)
+}
+
+/// Executes a program for which the kernel has no nftables: there are no sockets of `NETLINK_NETFILTER`.
+fn without_packet_filter(args: &Args) -> Outcome {
+    let (_, command) = args.split()?;
+    // Offsets in struct seccomp_data (seccomp(2)), the lower half of each argument.
+    let low_half = if cfg!(target_endian = "little") { 0 } else { 4 };
+    let (number, family, protocol) = (0, 16 + low_half, 32 + low_half);
+    let load = |offset: u32| filter(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, offset);
+    // Anything else jumps over the rest, to the last instruction.
+    let is = |value: u32, left: u8| filter(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, 0, left, value);
+    let end = |action: u32| filter(libc::BPF_RET | libc::BPF_K, 0, 0, action);
+    let mut program = [
+        load(number),
+        is(libc::SYS_socket as u32, 5),
+        load(family),
+        is(libc::AF_NETLINK as u32, 3),
+        load(protocol),
+        is(libc::NETLINK_NETFILTER as u32, 1),
+        end(libc::SECCOMP_RET_ERRNO | libc::EPROTONOSUPPORT as u32),
+        end(libc::SECCOMP_RET_ALLOW),
+    ];
+    let header = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };
+    sys!(libc::SYS_prctl, libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)?;
+    sys!(libc::SYS_seccomp, libc::SECCOMP_SET_MODE_FILTER, 0, (&raw const header) as usize)?;
+    exec(command)
+}
+
+fn filter(code: u32, jt: u8, jf: u8, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt, jf, k }
 }
 
 fn exec(command: &[std::ffi::OsString]) -> Outcome {

@@ -1,11 +1,8 @@
 //! What may be reached, and how a refusal tells.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
-use async_trait::async_trait;
-use ringfence_proxy::{Answer, Ask, EgressPolicy, Ending, Limits, Question, Reach};
+use ringfence_proxy::{EgressPolicy, Ending, Reach};
 
 use crate::support::{FakeResolver, Setup, connect, echo_server, patterns};
 
@@ -134,84 +131,4 @@ async fn failures_have_their_status() {
         assert_eq!(proxy.end().await.ending, Some(ending), "{host}");
         proxy.events.lock().unwrap().clear();
     }
-}
-
-/// Answers every question alike, after a while.
-struct Fixed {
-    answer: Answer,
-    asked: AtomicUsize,
-}
-
-#[async_trait]
-impl Ask for Fixed {
-    async fn ask(&self, question: Question) -> Answer {
-        assert!(question.client.ip().is_loopback());
-        self.asked.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(Duration::from_millis(50)).await;
-        self.answer
-    }
-}
-
-fn asking(answer: Answer, port: u16) -> (Arc<Fixed>, Setup) {
-    let ask = Arc::new(Fixed { answer, asked: AtomicUsize::new(0) });
-    let mut setup = Setup { ask: Some(ask.clone()), ..Setup::new(&[]).loopback(port) };
-    setup.policy.deny = patterns(&["b.test"]);
-    (ask, setup)
-}
-
-#[tokio::test]
-async fn an_unlisted_host_is_asked_about() {
-    let port = echo_server().await;
-    for (answer, questions) in [(Answer::Once, 2), (Answer::Session, 1)] {
-        let (ask, setup) = asking(answer, port);
-        let proxy = setup.start();
-        for _ in 0..2 {
-            proxy.tunnel(&format!("a.test:{port}")).await;
-        }
-        assert_eq!(ask.asked.load(Ordering::Relaxed), questions);
-        assert_eq!(proxy.decisions(), ["asked", "asked"]);
-    }
-    let (_, setup) = asking(Answer::No, port);
-    let answer = setup.start().ask(connect(&format!("a.test:{port}"))).await;
-    assert!(answer.contains("X-Ringfence-Denied: not-approved"), "{answer}");
-}
-
-#[tokio::test]
-async fn one_question_is_open_for_each_host() {
-    let port = echo_server().await;
-    let (ask, setup) = asking(Answer::Once, port);
-    let proxy = setup.start();
-    let authority = format!("a.test:{port}");
-    tokio::join!(proxy.tunnel(&authority), proxy.tunnel(&authority), proxy.tunnel(&authority));
-    assert_eq!(ask.asked.load(Ordering::Relaxed), 1);
-}
-
-#[tokio::test]
-async fn denied_and_guarded_hosts_are_never_asked_about() {
-    let port = echo_server().await;
-    let (ask, setup) = asking(Answer::Session, port);
-    let proxy = setup.start();
-    for host in ["b.test", "10.0.0.1", "169.254.169.254", "[::1]"] {
-        let answer = proxy.ask(connect(&format!("{host}:{port}"))).await;
-        assert!(answer.starts_with("HTTP/1.1 403 "), "{host}: {answer}");
-    }
-    assert_eq!(ask.asked.load(Ordering::Relaxed), 0);
-    // An approved name that leads to a guarded address is refused all the same.
-    let answer = proxy.ask(connect(&format!("private.test:{port}"))).await;
-    assert!(answer.contains("X-Ringfence-Denied: guarded"), "{answer}");
-}
-
-#[tokio::test]
-async fn no_answer_in_time_is_a_refusal() {
-    struct Silent;
-    #[async_trait]
-    impl Ask for Silent {
-        async fn ask(&self, _: Question) -> Answer {
-            std::future::pending().await
-        }
-    }
-    let limits = Limits { ask: Duration::from_millis(50), ..Limits::default() };
-    let proxy = Setup { ask: Some(Arc::new(Silent)), limits, ..Setup::new(&[]) }.start();
-    let answer = proxy.ask(connect("a.test:443")).await;
-    assert!(answer.starts_with("HTTP/1.1 403 ") && answer.contains("was not approved"), "{answer}");
 }

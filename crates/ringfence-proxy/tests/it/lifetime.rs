@@ -107,7 +107,7 @@ fn a_host_without_a_runtime_has_its_own_thread() {
         ask: None,
         listeners: vec![Listener::Proxy { socket, credentials: None }],
     };
-    let background = Background::start(Proxy::default(), run).unwrap();
+    let background = Background::start(Proxy::default(), run, ()).unwrap();
     let mut client = std::net::TcpStream::connect(address).unwrap();
     std::io::Write::write_all(&mut client, connect("a.test:443").as_bytes()).unwrap();
     let mut answer = String::new();
@@ -134,7 +134,7 @@ fn many_runs_have_a_proxy_each() {
             ask: None,
             listeners: vec![Listener::Proxy { socket, credentials: None }],
         };
-        (address, Background::start(Proxy::default(), run).unwrap())
+        (address, Background::start(Proxy::default(), run, ()).unwrap())
     };
     let runs: Vec<_> = (0..200).map(start).collect();
     for (number, (address, _)) in runs.iter().enumerate() {

@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a test that is left out says why")]
 
 mod admission;
+mod asking;
 mod handed_over;
 mod lifetime;
 mod plain;

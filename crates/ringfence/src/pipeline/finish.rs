@@ -104,6 +104,7 @@ impl Finish {
             backend: self.backend.to_owned(),
             layers: run.layers,
             denials,
+            connections: run.connections,
             writable: run.writable,
         }
     }

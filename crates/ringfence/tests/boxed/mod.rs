@@ -2,6 +2,7 @@
 
 #![allow(clippy::print_stderr, reason = "what a test skips must be seen")]
 
+mod asking;
 mod lifetime;
 mod planting;
 mod policy;
@@ -15,8 +16,8 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed, Trial};
 use ringfence::profiles::ProfileChoice;
 use ringfence::{
-    HostEnv, Mode, RunOptions, Sandbox, SandboxCapabilities, SandboxCommand, SandboxConfig, SandboxError,
-    SandboxOutput, SandboxParts, SessionSettings, SessionStart, Step, WorkspaceSandbox,
+    ApprovalGate, HostEnv, Mode, RunOptions, Sandbox, SandboxCapabilities, SandboxCommand, SandboxConfig,
+    SandboxError, SandboxOutput, SandboxParts, SessionSettings, SessionStart, Step, WorkspaceSandbox,
 };
 
 /// Names the requirements whose absence is a failure instead of a skip, joined by commas, or `all`.
@@ -26,7 +27,9 @@ pub(crate) fn run() {
     let arguments = Arguments::from_args();
     let mut trials = Vec::new();
     let skip = if arguments.list { None } else { no_namespaces() };
-    for (name, test) in policy::TESTS.iter().chain(lifetime::TESTS).chain(planting::TESTS) {
+    for (name, test) in
+        policy::TESTS.iter().chain(lifetime::TESTS).chain(planting::TESTS).chain(asking::TESTS)
+    {
         let skip = skip.clone();
         trials.push(Trial::test(*name, move || {
             if let Some(why) = skip {
@@ -77,6 +80,21 @@ impl World {
 
     /// `furnish` fills the directory, which holds `home` and `work`, before the policy is resolved.
     pub(crate) fn furnished(mode: Mode, profiles: &[&str], furnish: impl FnOnce(&Path)) -> Self {
+        Self::build(mode, profiles, furnish, &[], None)
+    }
+
+    /// A world that reaches these hosts, and asks about others.
+    pub(crate) fn asking(hosts: &[&str], gate: ApprovalGate) -> Self {
+        Self::build(Mode::WorkspaceWrite, &[], |_| {}, hosts, Some(gate))
+    }
+
+    fn build(
+        mode: Mode,
+        profiles: &[&str],
+        furnish: impl FnOnce(&Path),
+        hosts: &[&str],
+        gate: Option<ApprovalGate>,
+    ) -> Self {
         let dir = tempfile::Builder::new().prefix("ringfence-library-").tempdir_in("/var/tmp").unwrap();
         let (home, work) = (dir.path().join("home"), dir.path().join("work"));
         std::fs::create_dir(&home).unwrap();
@@ -90,6 +108,7 @@ impl World {
         let options = RunOptions {
             mode: Some(mode),
             profiles: profiles.iter().map(|name| name.parse::<ProfileChoice>().unwrap()).collect(),
+            allow_hosts: hosts.iter().map(|host| host.parse().unwrap()).collect(),
             env: vec![
                 [OsStr::new("HOME="), home.as_os_str()].join(OsStr::new("")),
                 "PATH=/usr/bin:/bin".into(),
@@ -99,7 +118,7 @@ impl World {
         let settings = SessionSettings::resolve(&config, &host, &work, &options).unwrap();
         let capabilities = settings.policy.baseline.clone();
         config.session = Some(settings);
-        let parts = SandboxParts { host: Some(host), ..SandboxParts::default() };
+        let parts = SandboxParts { host: Some(host), gate, ..SandboxParts::default() };
         let sandbox = WorkspaceSandbox::new(&config, parts).unwrap();
         let start = SessionStart { directory: Some(work), ..SessionStart::default() };
         sandbox.start_session(&"s".into(), start).unwrap();

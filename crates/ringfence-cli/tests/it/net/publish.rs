@@ -9,8 +9,15 @@ use crate::support::{as_each_caller, binaries};
 
 /// Echoes each connection to its end, one after the other.
 const SERVE: &str = r#"
-import socket
-server = socket.create_server(("127.0.0.1", 8080), backlog=100)
+import socket, sys
+own = sys.argv[1]
+family = socket.AF_INET6 if ":" in own else socket.AF_INET
+server = socket.socket(family)
+server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+if family == socket.AF_INET6:
+    server.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, int(sys.argv[2]))
+server.bind((own, 8080))
+server.listen(100)
 print("ready", flush=True)
 while True:
     client = server.accept()[0]
@@ -31,7 +38,7 @@ fn a_published_server_is_reached_and_no_other() {
     as_each_caller(|fixture| {
         let port = free_port();
         let start = |flags: &[&str]| {
-            let mut running = fixture.inside(flags, &["python3", "-c", SERVE]).spawn();
+            let mut running = fixture.inside(flags, &["python3", "-c", SERVE, "127.0.0.1"]).spawn();
             running.wait_for("ready");
             running
         };
@@ -51,6 +58,32 @@ fn a_published_server_is_reached_and_no_other() {
             assert_eq!(received, sent, "connection {number}");
         }
         server.end();
+    });
+}
+
+/// A server may listen at the loopback of one family only.
+#[test]
+fn a_server_of_either_family_is_reached() {
+    needs!(binaries(); "python3");
+    as_each_caller(|fixture| {
+        for (own, v6_only) in [("::1", "1"), ("::", "1"), ("::", "0"), ("0.0.0.0", "0")] {
+            let port = free_port();
+            let publish = format!("{port}:8080");
+            let program = ["python3", "-c", SERVE, own, v6_only];
+            let mut server = fixture.inside(&["--publish", &publish], &program).spawn();
+            server.wait_for("ready");
+            // More than there are sockets for at one time.
+            for number in 0..70_u32 {
+                let mut client = TcpStream::connect(("127.0.0.1", port)).unwrap();
+                let sent = number.to_ne_bytes();
+                client.write_all(&sent).unwrap();
+                client.shutdown(Shutdown::Write).unwrap();
+                let mut received = Vec::new();
+                client.read_to_end(&mut received).unwrap();
+                assert_eq!(received, sent, "{own} {v6_only}: connection {number}");
+            }
+            server.end();
+        }
     });
 }
 

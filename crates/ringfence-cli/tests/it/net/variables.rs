@@ -66,13 +66,15 @@ fn a_command_cannot_be_led_elsewhere_by_the_callers_variables() {
             "--env",
             "NO_PROXY=*",
         ];
-        let program = ["sh", "-c", "env | grep -i proxy= | sort"];
+        let program = ["sh", "-c", "env | grep -iE 'proxy=|java' | sort"];
         let json = through(fixture, &upstream, &flags, &program).finish().code_is(0).json();
         let text = json["stdout"].as_str().unwrap();
         for line in ["http_proxy=http://127.0.0.1:808", "HTTPS_PROXY=http://127.0.0.1:808", "PIP_PROXY="] {
             assert!(text.contains(line), "{text}");
         }
         assert!(!text.contains("192.0.2.1") && !text.contains("NO_PROXY=*"), "{text}");
+        // Java would report it at each start, and is led to the proxy without.
+        assert!(!text.contains("JAVA"), "{text}");
     });
 }
 
