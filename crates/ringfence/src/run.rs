@@ -115,7 +115,8 @@ impl SessionSettings {
         let base = options.network.as_ref().unwrap_or(&capabilities.network);
         capabilities.network = with_hosts(base, options.network.is_some(), named.iter().copied());
         let hosts: Vec<HostPattern> = named.into_iter().cloned().collect();
-        packages.settle(&hosts, &capabilities.loopback_ports);
+        let public = matches!(capabilities.network, NetworkPolicy::Public { .. });
+        packages.settle(public, &hosts, &capabilities.loopback_ports);
         let denied = selected.deny_hosts.iter().chain(&options.deny_hosts);
         capabilities.deny_hosts = denied.map(ToString::to_string).collect();
         capabilities.publish.clone_from(&options.publish);

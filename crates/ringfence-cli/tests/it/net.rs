@@ -1,5 +1,7 @@
 //! Network by host: what is allowed is reached by each kind of program, nothing else is, and what was refused is said.
 
+mod clients;
+mod packages;
 mod publish;
 mod transparent;
 mod variables;

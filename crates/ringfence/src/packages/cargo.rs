@@ -14,6 +14,7 @@ pub(super) fn read(survey: &mut Survey<'_>) {
         survey.url_of_variable("cargo", &value, &name);
         survey.tell(&name, &value);
     }
+    cache(survey);
     let mut replaced = false;
     let mut registries = Vec::new();
     for path in files(survey) {
@@ -46,6 +47,22 @@ fn variables(survey: &Survey<'_>) -> Vec<(String, String)> {
 fn home(survey: &Survey<'_>) -> Option<PathBuf> {
     let named = survey.host.path_var("CARGO_HOME").map(Path::to_path_buf);
     named.or_else(|| Some(survey.host.home()?.join(".cargo")))
+}
+
+/// Without a directory of the host's, no layer can lie above one. Where there is no configuration to lose, Cargo gets
+/// another home.
+fn cache(survey: &mut Survey<'_>) {
+    let Some(home) = home(survey) else { return };
+    if home.join("registry").is_dir() {
+        return;
+    }
+    let configured = ["config", "config.toml", "credentials", "credentials.toml"];
+    if configured.iter().all(|name| home.join(name).symlink_metadata().is_err()) {
+        survey.tell("CARGO_HOME", "/tmp/cargo-home");
+    } else {
+        let path = UnixPath::from(home.join("registry").as_path());
+        survey.gap(&format!("Cargo has nowhere to keep packages in the box: create the directory {path}"));
+    }
 }
 
 /// From the workspace upwards, then Cargo's own directory.

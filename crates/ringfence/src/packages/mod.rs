@@ -120,9 +120,10 @@ impl Packages {
         })
     }
 
-    /// Forgets what is wanted and allowed anyway.
-    pub(crate) fn settle(&mut self, hosts: &[HostPattern], ports: &[u16]) {
+    /// Forgets what is wanted and allowed anyway. `public` says whether every public address may be reached.
+    pub(crate) fn settle(&mut self, public: bool, hosts: &[HostPattern], ports: &[u16]) {
         self.wanted.retain(|wanted| match &wanted.target {
+            Target::Host(host) if public && host.network().is_none() => false,
             Target::Host(host) => !hosts.iter().any(|known| known.covers(host)),
             Target::LoopbackPort(port) => !ports.contains(port),
         });

@@ -113,6 +113,9 @@ const DEFAULTS: [&str; 4] = [
 fn default(survey: &mut Survey<'_>, program: Option<&Path>, chosen: bool) -> Option<String> {
     let package = program.and_then(package_of);
     let found = DEFAULTS.iter().filter_map(|rest| Some(package?.join(rest))).find_map(|path| {
+        if !survey.is_believable(&path) {
+            return None;
+        }
         let of = |marker: &str| literal::after(&path, marker, literal::quoted_url);
         let registry = of("define('registry',")
             .or_else(|| of("new Definition('registry',"))

@@ -73,6 +73,7 @@ impl Machine {
     }
 
     fn cargo(self) -> Self {
+        fs::create_dir_all(self.path("home/.cargo/registry")).unwrap();
         self.file("bin/cargo", "\0sparse+https://scheme_of\0sparse+https://index.default.test/\0")
     }
 
@@ -333,4 +334,13 @@ fn unreadable_files_are_said_and_endless_ones_not_read() {
     let packages = machine.find("node");
     assert_eq!(packages.gaps.len(), 2, "{:?}", packages.gaps);
     assert_eq!(granted(&packages), ["npm.default.test:443"]);
+}
+
+#[test]
+fn cargo_without_a_cache_gets_another_home_unless_that_loses_configuration() {
+    let machine = Machine::new().cargo();
+    fs::remove_dir(machine.path("home/.cargo/registry")).unwrap();
+    assert_eq!(env(&machine.find("rust")), [("CARGO_HOME", "/tmp/cargo-home")]);
+    let packages = machine.file("home/.cargo/config.toml", "").find("rust");
+    assert!(packages.env.is_empty() && packages.gaps[0].contains("create the directory"), "{packages:?}");
 }
