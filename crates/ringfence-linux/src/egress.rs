@@ -63,6 +63,7 @@ impl Egress {
             policy.reach = if rules.public { Reach::Public } else { Reach::Listed };
             policy.allow.clone_from(&rules.allow);
             policy.deny.clone_from(&rules.deny);
+            policy.internal.clone_from(&rules.internal);
         }
         let upstream = Upstream::from_variables(|name| std::env::var(name).ok()).map_err(|error| {
             DriverError::Io { action: "use the host's own proxy", source: io::Error::other(error) }

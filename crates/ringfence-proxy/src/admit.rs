@@ -169,7 +169,7 @@ impl Admission {
         let mut checked = Vec::with_capacity(addresses.len());
         let mut refused = None;
         for address in &addresses {
-            match self.policy.check_address(*address, port) {
+            match self.policy.check_address(&host, *address, port) {
                 Ok(()) => checked.push(SocketAddr::new(*address, port)),
                 Err(rule) => refused = refused.or(Some(rule)),
             }

@@ -39,6 +39,9 @@ pub struct EgressPolicy {
     pub allow: Vec<HostPattern>,
     /// Hosts that may not, whatever else is said; without a port on every port.
     pub deny: Vec<HostPattern>,
+    /// Names that may lead to addresses which are not public, as a mirror within a company does. Loopback, link-local
+    /// and multicast addresses and metadata services stay guarded. Nothing is allowed by this alone.
+    pub internal: Vec<HostPattern>,
     /// Whether an allowed name may lead to a private address (RFC 1918, RFC 4193, RFC 6598).
     pub allow_private: bool,
     /// Ports of the loopback that may be reached by `localhost` and loopback addresses.
@@ -207,11 +210,15 @@ impl EgressPolicy {
     ///
     /// # Errors
     /// The rule that refuses it.
-    pub(crate) fn check_address(&self, address: IpAddr, port: u16) -> Result<(), Rule> {
+    pub(crate) fn check_address(&self, host: &Host, address: IpAddr, port: u16) -> Result<(), Rule> {
         if let Some(rule) = self.denied(&Host::Ip(address), port) {
             return Err(rule);
         }
-        self.guard(address, port)
+        let named = matches!(host, Host::Name(_)) && self.internal.iter().any(|own| own.matches(host, port));
+        match self.guard(address, port) {
+            Err(_) if named && may_be_internal(address) => Ok(()),
+            checked => checked,
+        }
     }
 
     /// Whether a client may look this name up: some port of it may be reached. `asks` says whether somebody decides
@@ -276,6 +283,26 @@ impl EgressPolicy {
                 && (!kind.is_embedding()
                     || embedded_v4(address).is_some_and(|ip| self.guard(ip.into(), port).is_ok()))
         })
+    }
+}
+
+/// Whether a service for others can lie at an address: not this machine, its link or what a cloud puts there, in any
+/// embedding.
+fn may_be_internal(address: IpAddr) -> bool {
+    match classify(address) {
+        None => true,
+        Some(
+            AddressKind::Private
+            | AddressKind::Shared
+            | AddressKind::Documentation
+            | AddressKind::Benchmarking
+            | AddressKind::Reserved
+            | AddressKind::SiteLocal,
+        ) => true,
+        Some(kind) if kind.is_embedding() => {
+            embedded_v4(address).is_some_and(|ip| may_be_internal(ip.into()))
+        }
+        Some(_) => false,
     }
 }
 

@@ -58,6 +58,9 @@ pub struct SandboxCapabilities {
     pub network: NetworkPolicy,
     /// Hosts that may not be reached whatever else is allowed, as [`HostPattern`](crate::HostPattern)s.
     pub deny_hosts: Vec<String>,
+    /// Hosts whose names may lead to addresses that are not public, such as a mirror within a company, as
+    /// [`HostPattern`](crate::HostPattern)s. Nothing is allowed by this alone.
+    pub internal_hosts: Vec<String>,
     /// Ports of the host's loopback that the command may connect to, at the same port of the box's own.
     pub loopback_ports: Vec<u16>,
     /// Ports of the host that lead to a server of the command.

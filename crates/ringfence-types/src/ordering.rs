@@ -99,6 +99,8 @@ pub enum Excess {
     AllNetwork,
     /// This denial of hosts is not kept.
     UndeniedHost(HostPattern),
+    /// Reaching these hosts at addresses that are not public.
+    InternalHost(HostPattern),
     /// Connecting to this port of the host's loopback.
     LoopbackPort(u16),
     /// Being reached through this port of the host.
@@ -144,6 +146,7 @@ impl fmt::Display for Excess {
             Self::PublicNetwork => f.write_str("connect to every public address"),
             Self::AllNetwork => f.write_str("the host's whole network"),
             Self::UndeniedHost(host) => write!(f, "lift the denial of {host}"),
+            Self::InternalHost(host) => write!(f, "connect to {host} at an address that is not public"),
             Self::LoopbackPort(port) => write!(f, "connect to port {port} of the host"),
             Self::Publish(publish) => write!(f, "be reached at {publish}"),
             Self::Loopback => f.write_str("sockets on its own loopback"),
@@ -194,6 +197,11 @@ impl ResolvedPolicy {
             let kept = |denied: &HostPattern| self.deny_hosts.iter().any(|own| own.covers_denial(denied));
             let lifted = baseline.deny_hosts.iter().filter(|denied| !kept(denied));
             excess.extend(lifted.cloned().map(Excess::UndeniedHost));
+        }
+        if self.network.is_by_host() && baseline.network != Network::AllowAll {
+            let known = |host: &&HostPattern| baseline.internal_hosts.iter().any(|base| base.covers(host));
+            let internal = self.internal_hosts.iter().filter(|host| !known(host));
+            excess.extend(internal.cloned().map(Excess::InternalHost));
         }
         let ports = self.loopback_ports.iter().filter(|port| !baseline.loopback_ports.contains(port));
         excess.extend(ports.copied().map(Excess::LoopbackPort));

@@ -181,6 +181,8 @@ pub struct ResolvedPolicy {
     /// Hosts that may not be reached whatever `network` says; without a port on every port. Sorted, without
     /// duplicates.
     pub deny_hosts: Vec<HostPattern>,
+    /// Hosts of `network` whose names may lead to private addresses and the like. Sorted, without duplicates.
+    pub internal_hosts: Vec<HostPattern>,
     /// Ports of the host's loopback that the box may reach. Sorted, without duplicates.
     pub loopback_ports: Vec<u16>,
     /// Ports of the host that lead into the box. Sorted, without duplicates.
@@ -290,6 +292,7 @@ impl From<&ResolvedPolicy> for SandboxCapabilities {
                 Network::AllowAll => crate::NetworkPolicy::AllowAll,
             },
             deny_hosts: policy.deny_hosts.iter().map(ToString::to_string).collect(),
+            internal_hosts: policy.internal_hosts.iter().map(ToString::to_string).collect(),
             loopback_ports: policy.loopback_ports.clone(),
             publish: policy.publish.clone(),
             loopback: policy.loopback,

@@ -91,7 +91,7 @@ prop_compose! {
 
 prop_compose! {
     fn policy()(
-        files in files(), (network, deny_hosts) in (network(), hosts()), devices in devices(),
+        files in files(), (network, deny_hosts, internal_hosts) in (network(), hosts(), hosts()), devices in devices(),
         (loopback_ports, publish) in (prop::sample::subsequence(vec![1_u16, 2, 3], 0..=3), publish()),
         flags in prop::array::uniform4(any::<bool>()),
         limits in prop::array::uniform5(limit()),
@@ -99,7 +99,7 @@ prop_compose! {
         let [loopback, spawn, nested_userns, allow_i386] = flags;
         let [max_memory_mb, max_processes, timeout_secs, open_files, file_size] = limits;
         ResolvedPolicy {
-            network, deny_hosts, loopback_ports, publish, devices, loopback, spawn, max_memory_mb, max_processes, timeout_secs,
+            network, deny_hosts, internal_hosts, loopback_ports, publish, devices, loopback, spawn, max_memory_mb, max_processes, timeout_secs,
             rlimits: Rlimits { open_files, file_size },
             linux: Linux { nested_userns, allow_i386, ..Linux::default() },
             ..files
@@ -119,6 +119,7 @@ fn empty() -> ResolvedPolicy {
         deny_patterns: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
+        internal_hosts: Vec::new(),
         loopback_ports: Vec::new(),
         publish: Vec::new(),
         loopback: false,
@@ -175,6 +176,7 @@ fn replaced(base: &ResolvedPolicy, other: ResolvedPolicy, respect: i32) -> Resol
         1 => ResolvedPolicy {
             network: other.network,
             deny_hosts: other.deny_hosts,
+            internal_hosts: other.internal_hosts,
             loopback_ports: other.loopback_ports,
             publish: other.publish,
             ..base
@@ -244,6 +246,15 @@ fn reaches(policy: &ResolvedPolicy) -> BTreeSet<(&'static str, u16)> {
         .collect()
 }
 
+/// Those of them that may lead to addresses which are not public.
+fn leads_inside(policy: &ResolvedPolicy) -> BTreeSet<(&'static str, u16)> {
+    let named = |(host, port): &(&str, u16)| {
+        let one: HostPattern = format!("{host}:{port}").parse().unwrap();
+        policy.network == Network::AllowAll || policy.internal_hosts.iter().any(|own| own.covers(&one))
+    };
+    reaches(policy).into_iter().filter(named).collect()
+}
+
 /// Everything that a policy allows in the small world of these tests: policies that mean the same differ only in
 /// spelling.
 fn meaning(policy: &ResolvedPolicy) -> impl PartialEq + std::fmt::Debug + use<> {
@@ -254,7 +265,7 @@ fn meaning(policy: &ResolvedPolicy) -> impl PartialEq + std::fmt::Debug + use<> 
     let flags = (policy.loopback, policy.spawn, policy.linux.nested_userns, policy.linux.allow_i386);
     let ports: BTreeSet<_> = policy.loopback_ports.iter().copied().collect();
     let published: BTreeSet<_> = policy.publish.iter().copied().collect();
-    let network = (reaches(policy), ports, published);
+    let network = (reaches(policy), leads_inside(policy), ports, published);
     (files, policy.workspace_access, network, sockets, devices, limits, flags)
 }
 
@@ -316,6 +327,7 @@ proptest! {
             prop_assert!(own.0 <= base.0 && own.1 <= base.1, "{path:?}: {own:?} within {base:?}");
         }
         prop_assert!(reaches(&request).is_subset(&reaches(&baseline)));
+        prop_assert!(leads_inside(&request).is_subset(&leads_inside(&baseline)));
         prop_assert!(request.loopback_ports.iter().all(|port| baseline.loopback_ports.contains(port)));
         prop_assert!(request.publish.iter().all(|own| baseline.publish.contains(own)));
         prop_assert!(no_more(request.max_memory_mb, baseline.max_memory_mb));

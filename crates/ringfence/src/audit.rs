@@ -240,6 +240,7 @@ fn capabilities(capabilities: &SandboxCapabilities) -> String {
         "workspace": capabilities.workspace,
         "network": network,
         "deny_hosts": capabilities.deny_hosts,
+        "internal_hosts": capabilities.internal_hosts,
         "loopback_ports": capabilities.loopback_ports,
         "publish": capabilities.publish,
         "loopback": capabilities.loopback,

@@ -155,6 +155,7 @@ mod tests {
             deny_patterns: Vec::new(),
             network: Network::None,
             deny_hosts: Vec::new(),
+            internal_hosts: Vec::new(),
             loopback_ports: Vec::new(),
             publish: Vec::new(),
             loopback: true,

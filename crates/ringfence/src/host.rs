@@ -42,6 +42,11 @@ impl HostEnv {
         self.vars.iter().find(|(key, _)| key == name).map(|(_, value)| value.as_os_str())
     }
 
+    /// All variables.
+    pub(crate) fn vars(&self) -> impl Iterator<Item = (&OsStr, &OsStr)> {
+        self.vars.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str()))
+    }
+
     /// A variable that holds an absolute path.
     pub fn path_var(&self, name: &str) -> Option<&Path> {
         self.var(name).map(Path::new).filter(|path| path.is_absolute())

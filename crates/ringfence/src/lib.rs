@@ -66,6 +66,7 @@ mod floor;
 mod guess;
 mod host;
 mod nearest;
+pub mod packages;
 mod pipeline;
 mod presets;
 pub mod profiles;

@@ -7,6 +7,7 @@ use ringfence_types::{EnvVar, HostPattern, NetworkPolicy, Publish};
 use crate::Mode;
 use crate::config::{ConfigError, SandboxConfig};
 use crate::host::HostEnv;
+use crate::packages::{self, Packages, Site};
 use crate::profiles::{self, ProfileChoice};
 use crate::secrets;
 
@@ -55,6 +56,8 @@ pub struct SessionSettings {
     pub mode: Mode,
     /// Names of the profiles in force.
     pub profiles: Vec<String>,
+    /// The package hosts of the profiles that were named.
+    pub packages: Packages,
     /// What the gate is told. Its baseline is also what a command asks for that wants all it may have.
     pub policy: SessionPolicy,
     /// Variables for every command; those of the command itself beat them.
@@ -63,7 +66,7 @@ pub struct SessionSettings {
 
 impl SessionSettings {
     /// Resolves preset, profiles and options for a workspace. Reads the workspace's directory (for `auto`), the
-    /// secrets' directories and the mount table.
+    /// secrets' directories, the mount table, and for named profiles the configuration of their tools.
     ///
     /// # Errors
     /// [`ConfigError`] if a profile is unknown, extends itself or contradicts another.
@@ -84,6 +87,14 @@ impl SessionSettings {
         grants.deny(&options.deny);
         let secrets = if mode == Mode::FullAccess { Vec::new() } else { secrets::find(host).paths };
 
+        // Whoever asks for no network or for all of it has no use for single hosts.
+        let by_host = !matches!(options.network, Some(NetworkPolicy::None | NetworkPolicy::AllowAll));
+        let mut packages = Packages::default();
+        if by_host && !selected.named.is_empty() {
+            let site = Site { workspace, writable: &grants.write, hidden: &secrets };
+            packages = packages::find(host, site, &selected.named);
+        }
+
         let mut capabilities = mode.capabilities(&grants.without_named(secrets));
         if mode == Mode::Strict {
             capabilities.fs_read.extend(selected.tool_reads);
@@ -96,12 +107,18 @@ impl SessionSettings {
         capabilities.devices = selected.devices;
         capabilities.devices.extend(options.devices.iter().cloned());
         capabilities.timeout_secs = selected.timeout.map(|limit| limit.as_secs());
-        let named = selected.allow_hosts.iter().chain(&options.allow_hosts);
+        let named: Vec<&HostPattern> =
+            selected.allow_hosts.iter().chain(&options.allow_hosts).chain(packages.hosts()).collect();
+        capabilities.internal_hosts = packages.hosts().map(ToString::to_string).collect();
+        capabilities.loopback_ports.clone_from(&options.loopback_ports);
+        capabilities.loopback_ports.extend(packages.loopback_ports());
         let base = options.network.as_ref().unwrap_or(&capabilities.network);
-        capabilities.network = with_hosts(base, options.network.is_some(), named);
+        capabilities.network = with_hosts(base, options.network.is_some(), named.iter().copied());
+        let hosts: Vec<HostPattern> = named.into_iter().cloned().collect();
+        let public = matches!(capabilities.network, NetworkPolicy::Public { .. });
+        packages.settle(public, &hosts, &capabilities.loopback_ports);
         let denied = selected.deny_hosts.iter().chain(&options.deny_hosts);
         capabilities.deny_hosts = denied.map(ToString::to_string).collect();
-        capabilities.loopback_ports.clone_from(&options.loopback_ports);
         capabilities.publish.clone_from(&options.publish);
         capabilities.spawn_subprocess &= !options.no_spawn;
         for list in [&mut capabilities.fs_read, &mut capabilities.fs_write, &mut capabilities.fs_deny] {
@@ -110,6 +127,7 @@ impl SessionSettings {
         }
 
         let mut env = selected.env;
+        env.extend(packages.env.iter().cloned());
         env.extend(options.env.iter().filter_map(|entry| variable(entry, host)));
         let policy = SessionPolicy {
             baseline: capabilities,
@@ -124,7 +142,7 @@ impl SessionSettings {
             rlimits: selected.rlimits,
             linux: config.linux.clone(),
         };
-        Ok(Self { mode, profiles: selected.names, policy, env })
+        Ok(Self { mode, profiles: selected.names, packages, policy, env })
     }
 }
 

@@ -92,6 +92,7 @@ fn policy(args: &ProxyArgs) -> Result<EgressPolicy, UsageError> {
         },
         allow: args.allow_host.clone(),
         deny: args.deny_host.clone(),
+        internal: Vec::new(),
         allow_private: false,
         allow_loopback_ports: args.allow_loopback.iter().copied().collect(),
         sni: match args.sni {

@@ -3,6 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal as _};
 
+use ringfence::packages::{PackageHost, Packages};
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
 
@@ -11,7 +12,9 @@ use super::shell::Shell;
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{RunReport, check_stdout, denial_lines, layer_lines, one_line, print_json, print_note};
+use crate::output::{
+    HINT, RunReport, check_stdout, denial_lines, layer_lines, one_line, print_json, print_note,
+};
 use crate::request::Request;
 
 pub(crate) fn run(args: &RunArgs) -> Result<Exit, CliError> {
@@ -71,6 +74,9 @@ fn execute(
     if request.verbose {
         print_note(&summary(prepared));
     }
+    if !request.quiet {
+        print_note(&package_notes(&prepared.settings.packages));
+    }
     let Prepared { sandbox, hosted, .. } = prepared;
     let result = sandbox.run_blocking(command, |run| {
         if !request.quiet {
@@ -103,6 +109,28 @@ pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
         format!("ringfence: granted path {} does not exist\n", UnixPath::from(path.path.as_path()))
     };
     missing.map(line).collect()
+}
+
+/// Package hosts that are wanted and not granted, and what is not known of them.
+pub(super) fn package_notes(packages: &Packages) -> String {
+    /// More are counted only.
+    const SHOWN: usize = 5;
+    let mut notes: String =
+        packages.gaps.iter().map(|gap| format!("ringfence: {}\n", one_line(gap))).collect();
+    for wanted in packages.wanted.iter().take(SHOWN) {
+        let PackageHost { tool, target, source } = wanted;
+        notes.push_str(&format!(
+            "ringfence: {} names {target} for {tool}, which is not granted\n{HINT}hint:{HINT:#} {} would allow it\n",
+            one_line(&source.to_string()),
+            target.allow_with()
+        ));
+    }
+    if let Some(more @ 1..) = packages.wanted.len().checked_sub(SHOWN) {
+        notes.push_str(&format!(
+            "ringfence: {more} more package hosts are not granted, `ringfence explain` lists them\n"
+        ));
+    }
+    notes
 }
 
 /// What is about to be run, in one line.

@@ -1,9 +1,11 @@
 //! Network by host: what is allowed is reached by each kind of program, nothing else is, and what was refused is said.
 
 mod asking;
+mod clients;
 mod fallback;
 mod lookups;
 mod lost;
+mod packages;
 mod publish;
 mod transparent;
 mod variables;

@@ -233,6 +233,7 @@ pub(crate) fn resolve(
         deny_patterns: patterns,
         network: network(&request.network)?,
         deny_hosts: deny_hosts(request, inherited)?,
+        internal_hosts: internal_hosts(request)?,
         loopback_ports: set(request.loopback_ports.clone()),
         publish: set(request.publish.clone()),
         loopback: request.loopback,
@@ -334,6 +335,10 @@ fn network(policy: &NetworkPolicy) -> Result<Network, HostPatternError> {
 
 fn patterns(texts: &[String]) -> Result<Vec<HostPattern>, HostPatternError> {
     Ok(set(texts.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?))
+}
+
+fn internal_hosts(request: &SandboxCapabilities) -> Result<Vec<HostPattern>, HostPatternError> {
+    patterns(&request.internal_hosts)
 }
 
 /// Denied hosts, those of the session included: a request can't lift them.

@@ -154,6 +154,7 @@ mod tests {
             public,
             allow: allow.iter().map(|text| text.parse().unwrap()).collect(),
             deny: Vec::new(),
+            internal: Vec::new(),
         };
         let all = |rules: HostRules| ports(&rules).into_iter().collect::<Vec<_>>();
         assert_eq!(all(rules(false, &["a.com:22", "b.com:22", "*.c.com"])), [22, 80, 443]);

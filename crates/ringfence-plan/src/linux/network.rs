@@ -41,6 +41,8 @@ pub struct HostRules {
     pub allow: Vec<HostPattern>,
     /// Hosts that may not; without a port on every port.
     pub deny: Vec<HostPattern>,
+    /// Hosts whose names may lead to addresses that are not public.
+    pub internal: Vec<HostPattern>,
 }
 
 impl NetworkPlan {
@@ -50,6 +52,7 @@ impl NetworkPlan {
             public: matches!(policy.network, Network::Public { .. }),
             allow: policy.network.hosts().to_vec(),
             deny: policy.deny_hosts.clone(),
+            internal: policy.internal_hosts.clone(),
         });
         let plan =
             Self { hosts, loopback_ports: policy.loopback_ports.clone(), publish: policy.publish.clone() };

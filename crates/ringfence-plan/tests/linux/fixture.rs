@@ -68,6 +68,7 @@ pub(crate) fn strict() -> ResolvedPolicy {
         deny_patterns: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
+        internal_hosts: Vec::new(),
         loopback_ports: Vec::new(),
         publish: Vec::new(),
         loopback: false,

@@ -148,7 +148,7 @@ fn a_network_by_host_has_a_proxy_and_its_own_resolver() {
         plan(&ResolvedPolicy { network: Network::AllowHosts { hosts: vec![host.clone()] }, ..strict() });
     assert!(plan.own_network);
     assert_eq!(plan.socket_gate, SocketGate::ProxyRouted);
-    let rules = HostRules { public: false, allow: vec![host], deny: Vec::new() };
+    let rules = HostRules { public: false, allow: vec![host], deny: Vec::new(), internal: Vec::new() };
     let expected = NetworkPlan { hosts: Some(rules), loopback_ports: Vec::new(), publish: Vec::new() };
     assert_eq!(plan.network, Some(expected));
     let forced = |name: &str| plan.env_forced.iter().find(|(known, _)| known.to_string() == name);

@@ -21,7 +21,11 @@ fn rule(policy: &EgressPolicy, host: &str, port: u16) -> &'static str {
 }
 
 fn leads_to(policy: &EgressPolicy, address: &str, port: u16) -> bool {
-    policy.check_address(address.parse().unwrap(), port).is_ok()
+    name_leads_to(policy, "a.com", address, port)
+}
+
+fn name_leads_to(policy: &EgressPolicy, host: &str, address: &str, port: u16) -> bool {
+    policy.check_address(&host.parse().unwrap(), address.parse().unwrap(), port).is_ok()
 }
 
 #[test]
@@ -173,4 +177,35 @@ fn a_refusal_names_what_would_allow_it() {
     let why = |host: &str| guarded("10.0.0.1").explain(&wanted(host, Some(443)));
     assert_eq!(why("a.com"), "a.com:443 leads to 10.0.0.1, a private address");
     assert_eq!(why("10.0.0.1"), "10.0.0.1:443 is a private address");
+}
+
+#[test]
+fn an_internal_name_leads_to_internal_services_and_not_to_this_machine() {
+    let internal =
+        EgressPolicy { internal: patterns(&["mirror.a.com:443", "*.b.com:443"]), ..policy(&[], &[]) };
+    for address in ["10.0.0.1", "192.168.1.1", "100.64.0.1", "203.0.113.80", "fd00::1", "64:ff9b::10.0.0.1"] {
+        assert!(name_leads_to(&internal, "mirror.a.com", address, 443), "{address}");
+        assert!(name_leads_to(&internal, "x.b.com", address, 443), "{address}");
+        assert!(!name_leads_to(&internal, "mirror.a.com", address, 80), "another port: {address}");
+        assert!(!name_leads_to(&internal, "other.a.com", address, 443), "another name: {address}");
+        assert!(!name_leads_to(&internal, address, address, 443), "the address itself: {address}");
+    }
+    for address in [
+        "127.0.0.1",
+        "::1",
+        "0.0.0.0",
+        "169.254.1.1",
+        "169.254.169.254",
+        "100.100.100.200",
+        "fe80::1",
+        "224.0.0.1",
+        "::ffff:127.0.0.1",
+        "64:ff9b::169.254.169.254",
+        "2002:7f00:1::1",
+    ] {
+        assert!(!name_leads_to(&internal, "mirror.a.com", address, 443), "{address}");
+    }
+    let denied = EgressPolicy { deny: patterns(&["10.0.0.0/8"]), ..internal.clone() };
+    assert!(!name_leads_to(&denied, "mirror.a.com", "10.0.0.1", 443));
+    assert_eq!(rule(&internal, "mirror.a.com", 443), "not-listed", "nothing is allowed by this alone");
 }

@@ -94,7 +94,14 @@ pub const BUILTIN: &[Builtin] = &[
             cache(var("CARGO_HOME", "git", ".cargo/git"), None),
             cache(cache_var("SCCACHE_DIR", "sccache"), Some("SCCACHE_DIR")),
         ],
-        env: &["RUSTUP_TOOLCHAIN", "RUST_BACKTRACE", "RUST_LOG"],
+        env: &[
+            "RUSTUP_TOOLCHAIN",
+            "RUST_BACKTRACE",
+            "RUST_LOG",
+            "CARGO_HTTP_CAINFO",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ],
     },
     Builtin {
         name: "node",
@@ -122,7 +129,7 @@ pub const BUILTIN: &[Builtin] = &[
             cache(var("BUN_INSTALL_CACHE_DIR", "", ".bun/install/cache"), Some("BUN_INSTALL_CACHE_DIR")),
             cache(cache_var("DENO_DIR", "deno"), Some("DENO_DIR")),
         ],
-        env: &["NODE_ENV"],
+        env: &["NODE_ENV", "NODE_EXTRA_CA_CERTS"],
     },
     Builtin {
         name: "python",
@@ -163,7 +170,16 @@ pub const BUILTIN: &[Builtin] = &[
             cache(cache_var("PRE_COMMIT_HOME", "pre-commit"), Some("PRE_COMMIT_HOME")),
             cache(home(".conda/pkgs"), Some("CONDA_PKGS_DIRS")),
         ],
-        env: &["PYENV_VERSION", "VIRTUAL_ENV", "CONDA_PREFIX", "CONDA_DEFAULT_ENV"],
+        env: &[
+            "PYENV_VERSION",
+            "VIRTUAL_ENV",
+            "CONDA_PREFIX",
+            "CONDA_DEFAULT_ENV",
+            "PIP_CERT",
+            "REQUESTS_CA_BUNDLE",
+            "SSL_CERT_FILE",
+            "SSL_CERT_DIR",
+        ],
     },
     Builtin {
         name: "go",
@@ -174,7 +190,7 @@ pub const BUILTIN: &[Builtin] = &[
             cache(var("GOMODCACHE", "", "go/pkg/mod"), Some("GOMODCACHE")),
             cache(cache_var("GOLANGCI_LINT_CACHE", "golangci-lint"), Some("GOLANGCI_LINT_CACHE")),
         ],
-        env: &["GOROOT", "GOOS", "GOARCH", "CGO_ENABLED", "GOTOOLCHAIN"],
+        env: &["GOROOT", "GOOS", "GOARCH", "CGO_ENABLED", "GOTOOLCHAIN", "SSL_CERT_FILE", "SSL_CERT_DIR"],
     },
     Builtin {
         name: "java",

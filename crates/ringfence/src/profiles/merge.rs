@@ -1,4 +1,4 @@
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub(crate) struct Selected {
     pub(crate) caches: Vec<CacheRequest>,
     pub(crate) timeout: Option<Duration>,
     pub(crate) rlimits: Rlimits,
+    /// Built-in ones that were named, or that a named one extends: not those that the workspace's files picked.
+    pub(crate) named: Vec<&'static str>,
 }
 
 /// Resolves the choices, `extends` included.
@@ -58,7 +60,31 @@ pub(crate) fn select(
             ProfileChoice::None => {}
         }
     }
+    for choice in choices {
+        if let ProfileChoice::Named(name) = choice {
+            builtins(config, name, &mut HashSet::new(), &mut merger.selected.named);
+        }
+    }
     Ok(merger.selected)
+}
+
+/// Adds the built-in profiles that `name` stands for.
+fn builtins<'a>(
+    config: &'a SandboxConfig,
+    name: &'a str,
+    seen: &mut HashSet<&'a str>,
+    found: &mut Vec<&'static str>,
+) {
+    if !seen.insert(name) {
+        return;
+    }
+    if let Some(builtin) =
+        BUILTIN.iter().find(|profile| profile.name == name && !found.contains(&profile.name))
+    {
+        found.push(builtin.name);
+    }
+    let extends = config.profiles.get(name).into_iter().flat_map(|own| &own.extends);
+    extends.for_each(|base| builtins(config, base, seen, found));
 }
 
 struct Merger<'a> {

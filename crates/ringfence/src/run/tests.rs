@@ -264,3 +264,50 @@ fn a_workspaces_denials_reach_the_session() {
     let settings = SessionSettings::resolve(&config, &world.host, &world.work(""), &options).unwrap();
     assert!(settings.policy.baseline.fs_deny.contains(&world.work("keys")));
 }
+
+/// A file that a box can create must not open the network of the next run.
+#[test]
+fn only_a_profile_that_was_named_brings_package_hosts() {
+    let mut world = World::new();
+    fs::write(world.home(".npmrc"), "registry=https://mirror.test/\n@own:registry=http://localhost:4873\n")
+        .unwrap();
+    fs::write(world.work(".npmrc"), "registry=https://project.test/\n").unwrap();
+    fs::write(world.work("package.json"), "{}").unwrap();
+    let own = Profile { extends: vec!["node".into()], ..Profile::default() };
+    world.config.profiles.insert("web".into(), own);
+    // The test's files belong to whoever runs it.
+    let uid = rustix::process::geteuid().as_raw();
+    let vars = vec![(OsString::from("HOME"), world.home("").into_os_string())];
+    world.host = HostEnv::new(vars, uid, PathBuf::from("/nonexistent"));
+
+    let hosts = |settings: &SessionSettings| settings.policy.baseline.network.clone();
+    let mirror = NetworkPolicy::AllowHosts { hosts: vec!["mirror.test:443".into()] };
+    for profile in ["node", "web"] {
+        let settings = world.resolve(&RunOptions { profiles: named(profile), ..RunOptions::default() });
+        assert_eq!(hosts(&settings), mirror, "{profile}");
+        assert_eq!(settings.policy.baseline.internal_hosts, ["mirror.test:443"]);
+        assert_eq!(settings.policy.baseline.loopback_ports, [4873]);
+        assert_eq!(settings.packages.wanted.len(), 1);
+    }
+    let both = [named("auto"), named("node")].concat();
+    assert_eq!(hosts(&world.resolve(&RunOptions { profiles: both, ..RunOptions::default() })), mirror);
+
+    let auto = world.resolve(&RunOptions { profiles: named("auto"), ..RunOptions::default() });
+    assert_eq!(auto.profiles, ["node"]);
+    let none =
+        RunOptions { profiles: named("node"), network: Some(NetworkPolicy::None), ..RunOptions::default() };
+    for settings in [auto, world.resolve(&none)] {
+        assert_eq!(hosts(&settings), NetworkPolicy::None);
+        assert_eq!(settings.packages, Packages::default());
+        let baseline = &settings.policy.baseline;
+        assert!(baseline.internal_hosts.is_empty() && baseline.loopback_ports.is_empty());
+    }
+
+    for (network, allowed) in
+        [(None, "project.test"), (Some(NetworkPolicy::Public { hosts: vec![] }), "else.test")]
+    {
+        let allow_hosts = vec![allowed.parse().unwrap()];
+        let options = RunOptions { profiles: named("node"), network, allow_hosts, ..RunOptions::default() };
+        assert_eq!(world.resolve(&options).packages.wanted, [], "{allowed}: nothing is left to be said");
+    }
+}

@@ -12,7 +12,7 @@ use ringfence_plan::LinuxPlan;
 use ringfence_types::{EnvVar, UnixPath};
 
 use super::prepare::{Purpose, prepare};
-use super::run::missing_grants;
+use super::run::{missing_grants, package_notes};
 use crate::args::{ExplainArgs, Target};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -37,12 +37,13 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
         .map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
     if !request.quiet {
         print_note(&missing_grants(&explanation.policy));
+        print_note(&package_notes(&prepared.settings.packages));
     }
     let LaunchPlan::Linux(plan) = &explanation.plan;
     let settings = &prepared.settings;
     let variables = variables(plan, &settings.env);
     if args.json {
-        let policy = PolicyReport::new(settings.mode.as_str(), &settings.profiles, &explanation.policy);
+        let policy = PolicyReport::new(settings, &explanation.policy);
         let layers = layers::of(&explanation.policy, plan);
         let plan = PlanReport::new(plan, &variables);
         print_json(&ExplainReport::new(explanation.backend, layers, policy, plan))?;
@@ -51,6 +52,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
             backend: explanation.backend,
             mode: settings.mode.as_str(),
             profiles: &settings.profiles,
+            packages: &settings.packages,
             program: (!args.program.is_empty()).then(|| shown(&args.program)),
             policy: &explanation.policy,
             beyond: &explanation.beyond,

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 
+use ringfence::SessionSettings;
+use ringfence::packages::Packages;
 use ringfence_plan::linux::seccomp::{Arch, RuleSummary, SocketGate};
 use ringfence_plan::linux::{Identity, LandlockPlan, LinuxPlan, MountOp, NetworkPlan};
 use ringfence_types::{
@@ -30,6 +32,7 @@ pub(crate) struct ExplainReport<'a> {
 pub(super) struct PolicyReport<'a> {
     pub(super) mode: &'static str,
     pub(super) profiles: &'a [String],
+    packages: &'a Packages,
     workspace: UnixPath,
     workspace_access: WorkspaceAccess,
     cwd: UnixPath,
@@ -39,6 +42,7 @@ pub(super) struct PolicyReport<'a> {
     deny_patterns: Vec<UnixPath>,
     network: &'a Network,
     deny_hosts: &'a [HostPattern],
+    internal_hosts: &'a [HostPattern],
     loopback_ports: &'a [u16],
     publish: &'a [Publish],
     loopback: bool,
@@ -82,10 +86,11 @@ struct SeccompReport {
 }
 
 impl<'a> PolicyReport<'a> {
-    pub(super) fn new(mode: &'static str, profiles: &'a [String], policy: &'a ResolvedPolicy) -> Self {
+    pub(super) fn new(settings: &'a SessionSettings, policy: &'a ResolvedPolicy) -> Self {
         Self {
-            mode,
-            profiles,
+            mode: settings.mode.as_str(),
+            profiles: &settings.profiles,
+            packages: &settings.packages,
             workspace: text(&policy.workspace.path),
             workspace_access: policy.workspace_access,
             cwd: text(&policy.cwd.path),
@@ -95,6 +100,7 @@ impl<'a> PolicyReport<'a> {
             deny_patterns: policy.deny_patterns.iter().map(|path| text(path)).collect(),
             network: &policy.network,
             deny_hosts: &policy.deny_hosts,
+            internal_hosts: &policy.internal_hosts,
             loopback_ports: &policy.loopback_ports,
             publish: &policy.publish,
             loopback: policy.loopback,

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 
+use ringfence::packages::{PackageHost, Packages};
 use ringfence_plan::linux::seccomp::{Action, RuleSummary};
 use ringfence_plan::linux::{LandlockAccess, LinuxPlan};
 use ringfence_types::{Network, ResolvedPolicy, UnixPath, WorkspaceAccess};
@@ -17,6 +18,7 @@ pub(super) struct Subject<'a> {
     pub(super) backend: &'a str,
     pub(super) mode: &'a str,
     pub(super) profiles: &'a [String],
+    pub(super) packages: &'a Packages,
     /// The program and its arguments, if one was named.
     pub(super) program: Option<String>,
     pub(super) policy: &'a ResolvedPolicy,
@@ -73,6 +75,7 @@ fn summary(subject: &Subject<'_>) -> Table {
         &format!("uid {}, gid {}, no capabilities", plan.identity.uid, plan.identity.gid),
     ]);
     table.plain(["network", &network(policy)]);
+    packages(&mut table, subject.packages);
     if !policy.deny_hosts.is_empty() {
         table.plain(["hosts denied", &joined(&policy.deny_hosts)]);
     }
@@ -95,6 +98,16 @@ fn summary(subject: &Subject<'_>) -> Table {
         table.plain(["timeout", &format!("{seconds} s")]);
     }
     table
+}
+
+/// Where each package host is named.
+fn packages(table: &mut Table, packages: &Packages) {
+    for PackageHost { tool, target, source } in &packages.granted {
+        table.plain(["packages", &format!("{target} for {tool}, by {source}")]);
+    }
+    for PackageHost { tool, target, source } in &packages.wanted {
+        table.plain(["not granted", &format!("{target} for {tool}, named by {source}")]);
+    }
 }
 
 fn network(policy: &ResolvedPolicy) -> String {

@@ -1,0 +1,223 @@
+//! Programs of many kinds that know of no proxy, or are told to use none: an allowed name works, another does not exist,
+//! and an address is judged like a name.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::io::{BufReader, Write as _};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::Arc;
+use std::thread;
+
+use ringfence_testkit::{Finished, Fixture, needs};
+
+use crate::net::{Server, denials, head, row, through};
+use crate::support::{as_each_caller, binaries};
+
+/// A client as a script, which asks for `/x` at the host `$1` and the port `$2` and prints the answer.
+struct Client {
+    name: &'static str,
+    script: &'static str,
+    /// Its status if the connection is refused.
+    refused: i32,
+}
+
+const CLIENTS: &[Client] = &[
+    Client {
+        name: "nc",
+        script: r"printf 'GET /x HTTP/1.0\r\n\r\n' | nc -N -w 20 $1 $2 | grep -a hello",
+        refused: 1,
+    },
+    Client { name: "curl", script: "curl -sS --noproxy '*' --max-time 20 http://$1:$2/x", refused: -1 },
+    Client { name: "wget", script: "wget -qO- --no-proxy --tries=1 --timeout=20 http://$1:$2/x", refused: 4 },
+    Client {
+        name: "perl",
+        script: r#"perl -MIO::Socket::INET -e '$s = IO::Socket::INET->new("$ARGV[0]:$ARGV[1]") or die "$@";
+            print $s "GET /x HTTP/1.0\r\n\r\n"; shutdown $s, 1; while (<$s>) { print if /hello/; $seen = 1 } exit !$seen' $1 $2"#,
+        refused: -1,
+    },
+    Client {
+        name: "python urllib",
+        script: r#"python3 -c 'import sys, urllib.request as r
+opener = r.build_opener(r.ProxyHandler({}))
+print(opener.open("http://%s:%s/x" % tuple(sys.argv[1:]), timeout=20).read().decode())' $1 $2"#,
+        refused: 1,
+    },
+    Client {
+        name: "python asyncio",
+        script: r#"python3 -c 'import asyncio, sys
+async def main():
+    reader, writer = await asyncio.open_connection(sys.argv[1], int(sys.argv[2]))
+    writer.write(b"GET /x HTTP/1.1\r\n\r\n")
+    await reader.readuntil(b"\r\n\r\n")
+    print((await reader.read(100)).decode())
+asyncio.run(main())' $1 $2"#,
+        refused: 1,
+    },
+    Client {
+        name: "node fetch",
+        script: r#"node -e 'const [, host, port] = process.argv;
+fetch("http://" + host + ":" + port + "/x").then(async r => console.log(await r.text()),
+    e => { console.error(e); process.exit(1) })' $1 $2"#,
+        refused: 1,
+    },
+    Client {
+        name: "node http",
+        script: r#"node -e 'const [, host, port] = process.argv;
+require("http").get({ host, port, path: "/x" }, r => r.pipe(process.stdout))
+    .on("error", e => { console.error(e); process.exit(1) })' $1 $2"#,
+        refused: 1,
+    },
+    Client { name: "static go", script: "./client http://$1:$2/x", refused: 1 },
+];
+
+/// A static program with a resolver of its own.
+const GO: &str = r#"package main
+import ("fmt"; "io"; "net/http"; "os")
+func main() {
+	client := http.Client{Transport: &http.Transport{Proxy: nil}}
+	reply, err := client.Get(os.Args[1])
+	if err != nil { fmt.Fprintln(os.Stderr, err); os.Exit(1) }
+	io.Copy(os.Stdout, reply.Body)
+}
+"#;
+
+#[test]
+fn each_obeys_without_knowing() {
+    needs!(binaries(); "nc", "curl", "wget", "perl", "python3", "node", "go");
+    as_each_caller(|fixture| {
+        fixture.write("ws/client.go", GO);
+        let build =
+            fixture.outside("go").args(["build", "-o", "client", "client.go"]).env("CGO_ENABLED", "0");
+        build.finish().code_is(0);
+        let upstream = Server::start();
+        let mut wrong = String::new();
+        for client in CLIENTS {
+            let run = |host: &str, port: &str| {
+                let program =
+                    ["env", "-i", "PATH=/usr/bin:/bin", "bash", "-c", client.script, "bash", host, port];
+                let flags = [
+                    "--json",
+                    "--profile",
+                    "none",
+                    "--allow-host",
+                    "a.test:5432",
+                    "--allow-host",
+                    "203.0.113.7:5432",
+                ];
+                through(fixture, &upstream, &flags, &program).finish()
+            };
+            let mut check = |host: &str, port: &str, right: &dyn Fn(&Finished) -> bool| {
+                let finished = run(host, port);
+                if !right(&finished) {
+                    let _ = writeln!(wrong, "{} to {host}:{port}: {}", client.name, finished.report());
+                }
+            };
+            for host in ["a.test", "203.0.113.7"] {
+                check(host, "5432", &|finished| {
+                    let json = finished.json();
+                    let said = json["stdout"]
+                        .as_str()
+                        .is_some_and(|out| out.contains(&format!("hello {host}:5432")));
+                    json["exit_code"] == 0 && said && denials(&json).is_empty()
+                });
+            }
+            let refused = |expected: [String; 4]| {
+                move |finished: &Finished| {
+                    let json = finished.json();
+                    let status = json["exit_code"].as_i64();
+                    let failed = if client.refused < 0 {
+                        status > Some(0)
+                    } else {
+                        status == Some(client.refused.into())
+                    };
+                    failed && denials(&json) == [expected.clone()]
+                }
+            };
+            check("b.test", "5432", &refused(row("b.test", "--allow-host b.test")));
+            check("203.0.113.9", "5432", &refused(row("203.0.113.9:5432", "--allow-host 203.0.113.9:5432")));
+        }
+        assert!(wrong.is_empty(), "{wrong}");
+        let expected = ["CONNECT a.test:5432", "CONNECT 203.0.113.7:5432", "GET /x"];
+        assert!(upstream.seen().iter().all(|seen| expected.iter().any(|known| seen.starts_with(known))));
+    });
+}
+
+/// Leads every name to what `serve` does with a connection.
+fn proxy_of(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Server {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("an address").port();
+    let serve = Arc::new(serve);
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let serve = Arc::clone(&serve);
+            thread::spawn(move || {
+                let asked =
+                    stream.try_clone().ok().and_then(|half| head(&mut BufReader::with_capacity(1, half)));
+                if asked.is_some() && stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n").is_ok() {
+                    serve(stream);
+                }
+            });
+        }
+    });
+    Server { port, seen: Arc::default() }
+}
+
+/// As of SSH, SMTP or MySQL: nothing comes from the client before.
+#[test]
+fn a_server_that_speaks_first_is_heard() {
+    needs!(binaries(); "nc");
+    as_each_caller(|fixture| {
+        let upstream = proxy_of(|mut stream| {
+            let _ = stream.write_all(b"hello from the server\n");
+            let _ = stream.shutdown(Shutdown::Both);
+        });
+        let nc = ["env", "-i", "PATH=/usr/bin:/bin", "nc", "-d", "-w", "20", "a.test", "22"];
+        let finished = through(fixture, &upstream, &["--json", "--allow-host", "a.test:22"], &nc).finish();
+        assert_eq!(finished.json()["stdout"], "hello from the server\n", "{}", finished.report());
+    });
+}
+
+#[test]
+fn the_git_protocol() {
+    needs!(binaries(); "git");
+    as_each_caller(|fixture| {
+        fixture
+            .outside("git")
+            .args(["init", "--quiet", "--bare"])
+            .arg(fixture.host().join("r"))
+            .finish()
+            .code_is(0);
+        let (root, daemon) = (fixture.host(), daemon(fixture));
+        let upstream = proxy_of(move |stream| daemon(&root, stream));
+        let ls_remote = |host: &str| {
+            let flags = ["--json", "--allow-host", "a.test:9418"];
+            let url = format!("git://{host}/r");
+            through(fixture, &upstream, &flags, &["git", "ls-remote", &url]).finish()
+        };
+        ls_remote("a.test").code_is(0);
+        let refused = ls_remote("b.test").code_is(128);
+        assert_eq!(denials(&refused.json()), [row("b.test", "--allow-host b.test")]);
+        let refused = ls_remote("203.0.113.9").code_is(128);
+        let expected = row("203.0.113.9:9418", "--allow-host 203.0.113.9:9418");
+        assert_eq!(denials(&refused.json()), [expected]);
+    });
+}
+
+/// Serves one connection with git's own daemon, as the fixture's owner.
+fn daemon(fixture: &Fixture) -> impl Fn(&Path, TcpStream) + Send + Sync + use<> {
+    let (caller, home) = (fixture.caller(), fixture.home());
+    move |root, stream| {
+        let mut base = OsString::from("--base-path=");
+        base.push(root);
+        let Ok(input) = stream.try_clone() else { return };
+        let mut command = caller.command("git");
+        command.args(["daemon", "--inetd", "--export-all"]).arg(base).env("HOME", &home).current_dir(root);
+        command.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(stream)).stderr(Stdio::null());
+        if let Ok(mut child) = command.spawn() {
+            let _ = child.wait();
+        }
+    }
+}
