@@ -18,9 +18,10 @@ use crate::covers::Covers;
 use crate::desk::Desk;
 use crate::egress::Egress;
 use crate::facts;
+use crate::failure::{fault_error, stream_error};
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
 use crate::launcher::{self, Foundation, RemoteLauncher, Request, StdStreams};
-use crate::supervise::{Running, Supervision, fault_error, stream_error};
+use crate::supervise::{Running, Supervision};
 
 const PLATFORM: &str = "linux/native";
 

@@ -16,6 +16,7 @@ mod desk;
 mod driver;
 mod egress;
 mod facts;
+mod failure;
 mod hints;
 mod io;
 #[allow(unsafe_code, reason = "raw forks and what must be done between fork and exec")]

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 use std::process::Child;
 
 use ringfence_gate::{DriverError, DriverOutput};
-use ringfence_proxy::ProxyError;
 use ringfence_types::{Connections, Denial, LayerReport, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,11 +16,10 @@ use rustix::process::Signal;
 use crate::covers::Covers;
 use crate::desk::{Change, Desk};
 use crate::egress::Egress;
-use crate::hints;
+use crate::failure::{fault_error, proxy_errno, stream_error};
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
 use crate::launcher::{
-    self, Event, Fault, FaultKind, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams,
-    StepResult,
+    self, Event, Fault, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams, StepResult,
 };
 
 /// How long a box may take to end once its channel is closed, before its launcher is killed.
@@ -414,33 +412,32 @@ impl Supervision<'_> {
         if let Some(fault) = progress.fault {
             return Err(fault_error(fault, output.layers, self.program));
         }
-        match end {
-            End::Exited(code) => output.exit_code = Some(code),
-            End::Killed(signal) => output.signal = Some(signal),
+        let violation = match end {
+            End::Exited(code) => {
+                output.exit_code = Some(code);
+                return Ok(output);
+            }
+            End::Killed(signal) => {
+                output.signal = Some(signal);
+                return Ok(output);
+            }
             End::TimedOut => return Err(DriverError::Timeout { output: Box::new(output) }),
             End::Cancelled => return Err(DriverError::Cancelled),
             End::MountLost => {
-                let reason =
-                    "a program outside replaced or removed a protected path, which ended its protection";
-                return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
+                "a program outside replaced or removed a protected path, which ended its protection"
+                    .to_owned()
             }
-            End::Uncovered(path) => {
-                let reason = format!(
-                    "a program outside moved the protected path {}, which ended its protection",
-                    path.display()
-                );
-                return Err(DriverError::Violation { reason, output: Box::new(output) });
-            }
-            End::ProxyLost => {
-                let reason = "the proxy failed, which left the box without a network";
-                return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
-            }
+            End::Uncovered(path) => format!(
+                "a program outside moved the protected path {}, which ended its protection",
+                path.display()
+            ),
+            End::ProxyLost => "the proxy failed, which left the box without a network".to_owned(),
             End::Vanished => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);
                 return Err(DriverError::Io { action: "learn how the box ended", source });
             }
-        }
-        Ok(output)
+        };
+        Err(DriverError::Violation { reason: violation, output: Box::new(output) })
     }
 }
 
@@ -466,40 +463,4 @@ impl Progress {
             self.read(pipe);
         }
     }
-}
-
-/// The error of a failed step, with what to do about it.
-pub(crate) fn fault_error(fault: Fault, layers: LayerReport, program: PathBuf) -> DriverError {
-    let source = io::Error::from_raw_os_error(fault.errno);
-    match fault.kind {
-        FaultKind::NotFound => DriverError::NotFound(program),
-        FaultKind::NotExecutable => DriverError::NotExecutable { program, source },
-        FaultKind::Required(name, status) => {
-            DriverError::RequiredLayer { name, status, detail: fault.subject.unwrap_or_default() }
-        }
-        FaultKind::Changed => DriverError::Launch {
-            step: fault.step,
-            hint: Some("the path changed after it was checked; run the command again".to_owned()),
-            subject: fault.subject,
-            source,
-            layers,
-        },
-        FaultKind::Failed => DriverError::Launch {
-            hint: hints::of(&fault),
-            step: fault.step,
-            subject: fault.subject,
-            source,
-            layers,
-        },
-    }
-}
-
-/// The system's answer behind a proxy that could not be started.
-fn proxy_errno(error: &ProxyError) -> Errno {
-    let (ProxyError::Listener(source) | ProxyError::Runtime(source) | ProxyError::Thread(source)) = error;
-    Errno::from_io_error(source).unwrap_or(Errno::IO)
-}
-
-pub(crate) fn stream_error(error: StreamError) -> DriverError {
-    DriverError::Io { action: "drive the standard streams", source: io::Error::other(error) }
 }
