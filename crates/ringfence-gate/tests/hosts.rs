@@ -55,6 +55,10 @@ fn to(text: &str) -> HostPattern {
     text.parse().unwrap()
 }
 
+async fn named(program: &[u8]) -> Option<Vec<u8>> {
+    Some(program.to_vec())
+}
+
 fn by() -> String {
     "script".to_owned()
 }
@@ -65,9 +69,9 @@ async fn the_question_names_host_port_and_program() {
     let fixture = asking(&script);
     let run = run(&fixture, "make").await;
     assert!(run.can_ask());
-    let answer = run.decide(to("api.test:8443"), Some(b"curl\x1b[2J")).await;
+    let answer = run.decide(to("api.test:8443"), named(b"curl\x1b[2J")).await;
     assert_eq!(answer, HostAnswer::Once { by: by() });
-    run.decide(to("api.test:8443"), None).await;
+    run.decide(to("api.test:8443"), named(b"")).await;
     let [first, second] = &script.asked()[..] else { panic!("once is asked again") };
     assert_eq!(first.excess, [Excess::Host(to("api.test:8443"))]);
     assert_eq!(first.program, "make");
@@ -82,12 +86,12 @@ async fn approved_for_the_session_is_for_this_host_and_port_in_all_its_runs() {
     let fixture = asking(&script);
     let first = run(&fixture, "make").await;
     for _ in 0..2 {
-        assert_eq!(first.decide(to("a.test:443"), None).await, HostAnswer::Session { by: by() });
+        assert_eq!(first.decide(to("a.test:443"), named(b"")).await, HostAnswer::Session { by: by() });
     }
     let other = run(&fixture, "curl").await;
-    assert_eq!(other.decide(to("a.test:443"), None).await, HostAnswer::Session { by: by() });
+    assert_eq!(other.decide(to("a.test:443"), named(b"")).await, HostAnswer::Session { by: by() });
     assert_eq!(script.count(), 1);
-    assert_eq!(other.decide(to("a.test:80"), None).await, HostAnswer::Denied);
+    assert_eq!(other.decide(to("a.test:80"), named(b"")).await, HostAnswer::Denied);
     // A later command that asks for the same from the start has it.
     let permit = fixture.permit(command("make", hosts(&["a.test:443", "listed.test"]))).await;
     assert!(permit.is_ok(), "{permit:?}");
@@ -99,11 +103,12 @@ async fn refusals_are_remembered_and_open_the_breaker() {
     let script = Script::new(&[Denied, Denied, Denied, Approved]);
     let fixture = asking(&script);
     let run = run(&fixture, "make").await;
-    assert_eq!(run.decide(to("a.test:443"), None).await, HostAnswer::Denied);
-    assert_eq!(run.decide(to("a.test:443"), Some(b"another")).await, HostAnswer::Remembered);
-    assert_eq!(run.decide(to("b.test:443"), None).await, HostAnswer::Denied);
-    assert_eq!(run.decide(to("c.test:443"), None).await, HostAnswer::Denied);
-    let paused = run.decide(to("d.test:443"), None).await;
+    assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Denied);
+    let unneeded = async { panic!("nothing is asked") };
+    assert_eq!(run.decide(to("a.test:443"), unneeded).await, HostAnswer::Remembered);
+    assert_eq!(run.decide(to("b.test:443"), named(b"")).await, HostAnswer::Denied);
+    assert_eq!(run.decide(to("c.test:443"), named(b"")).await, HostAnswer::Denied);
+    let paused = run.decide(to("d.test:443"), async { panic!("nothing is asked") }).await;
     assert!(matches!(paused, HostAnswer::BreakerOpen(_)), "{paused:?}");
     assert_eq!(script.count(), 3);
 }
@@ -113,20 +118,20 @@ async fn nobody_and_silence_are_no() {
     let nobody = fixture(ApprovalGate::new(None));
     let alone = run(&nobody, "make").await;
     assert!(!alone.can_ask());
-    assert_eq!(alone.decide(to("a.test:443"), None).await, HostAnswer::Unavailable);
+    assert_eq!(alone.decide(to("a.test:443"), named(b"")).await, HostAnswer::Unavailable);
 
     let silent = Script::new(&[]);
     let gate = ApprovalGate::new(Some(Arc::clone(&silent) as _)).with_timeout(Duration::from_millis(20));
     let silence = fixture(gate);
     let run = run(&silence, "make").await;
-    assert_eq!(run.decide(to("a.test:443"), None).await, HostAnswer::Timeout);
+    assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Timeout);
     assert_eq!(silent.given_up(), 1);
 
     let script = Script::new(&[Unavailable, ApprovedAlways]);
     let fixture = asking(&script);
     let run = self::run(&fixture, "make").await;
     for _ in 0..2 {
-        assert_eq!(run.decide(to("a.test:443"), None).await, HostAnswer::Unavailable);
+        assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Unavailable);
     }
 }
 
@@ -135,7 +140,7 @@ async fn one_question_of_a_run_is_open_at_a_time() {
     let script = Script::held(&[Denied, Denied]);
     let fixture = asking(&script);
     let run = run(&fixture, "make").await;
-    let decide = |host: &'static str| run.decide(to(host), None);
+    let decide = |host: &'static str| run.decide(to(host), named(b""));
     let watch = async {
         while script.count() == 0 {
             tokio::task::yield_now().await;
@@ -191,7 +196,7 @@ async fn the_terminal_is_lent_to_who_asks_on_it_and_to_nobody_else() {
     let on_terminal = fixture(gate);
     let asking_there = run(&on_terminal, "make").await;
     asking_there.set_terminal(Arc::clone(&holder) as _);
-    let answer = asking_there.decide(to("a.test:443"), None).await;
+    let answer = asking_there.decide(to("a.test:443"), named(b"")).await;
     assert_eq!(answer, HostAnswer::Once { by: "terminal".to_owned() });
     assert_eq!((holder.lent.load(Ordering::SeqCst), holder.times.load(Ordering::SeqCst)), (0, 1));
 
@@ -199,6 +204,6 @@ async fn the_terminal_is_lent_to_who_asks_on_it_and_to_nobody_else() {
     let fixture = asking(&script);
     let elsewhere = run(&fixture, "make").await;
     elsewhere.set_terminal(Arc::clone(&holder) as _);
-    elsewhere.decide(to("a.test:443"), None).await;
+    elsewhere.decide(to("a.test:443"), named(b"")).await;
     assert_eq!(holder.times.load(Ordering::SeqCst), 1);
 }

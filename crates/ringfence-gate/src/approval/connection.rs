@@ -1,7 +1,6 @@
 use std::fmt;
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use ringfence_types::{Excess, HostPattern, Network, ResolvedPolicy, SandboxCommand};
@@ -132,20 +131,35 @@ impl HostApproval {
         let _ = self.terminal.set(holder);
     }
 
-    /// Decides on connections to a host and port. `program` is the name of the program that wants them, as it says.
-    pub async fn decide(&self, host: HostPattern, program: Option<&[u8]>) -> HostAnswer {
+    /// Decides on connections to a host and port. `program` finds the name of the program that wants them, as it says,
+    /// and is polled only if a question is to be put: a command can make any number of connections.
+    pub async fn decide(
+        &self,
+        host: HostPattern,
+        program: impl Future<Output = Option<Vec<u8>>> + Send,
+    ) -> HostAnswer {
         let excess = vec![Excess::Host(host.clone())];
         let fingerprint = Fingerprint::new(&self.command, &excess);
+        if let Some(answer) = self.refused(&fingerprint) {
+            return answer;
+        }
         let question = Question::Connection {
             session: self.session.id().clone(),
             program: self.command.program.clone(),
             host: host.clone(),
         };
         let policy = with_host(&self.policy, host);
-        let mut action = ApprovalAction::new(&self.command, self.cwd(), excess);
-        action.occasion = Occasion::Connection { program: program.and_then(shown) };
+        let _turn = self.turn.lock().await;
+        // What was said while this one waited.
+        if let Some(answer) = self.refused(&fingerprint) {
+            return answer;
+        }
+        if let Some(by) = self.session.within_grant(&policy) {
+            return HostAnswer::Session { by };
+        }
+        let mut action = ApprovalAction::new(&self.command, self.policy.cwd.path.clone(), excess);
+        action.occasion = Occasion::Connection { program: program.await.as_deref().and_then(shown) };
         loop {
-            let _turn = self.turn.lock().await;
             let ask = || self.ask(&action, &policy, &fingerprint);
             match self.gate.flights.share(&question, ask).await {
                 (answer, true) => return answer.into(),
@@ -156,6 +170,15 @@ impl HostApproval {
                 },
             }
         }
+    }
+
+    /// The refusal that needs no question.
+    fn refused(&self, fingerprint: &Fingerprint) -> Option<HostAnswer> {
+        let refusals = self.session.refusals();
+        if refusals.remembers(fingerprint) {
+            return Some(HostAnswer::Remembered);
+        }
+        refusals.paused(Instant::now()).map(HostAnswer::BreakerOpen)
     }
 
     async fn ask(
@@ -176,10 +199,6 @@ impl HostApproval {
             self.session.grant(Grant::new(policy.clone(), &action.excess, by, &self.host));
         }
         answer
-    }
-
-    fn cwd(&self) -> PathBuf {
-        self.policy.cwd.path.clone()
     }
 }
 

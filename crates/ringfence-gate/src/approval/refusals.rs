@@ -49,12 +49,19 @@ impl Refusals {
         self.refused.contains(fingerprint)
     }
 
+    /// How long the breaker stays open.
+    pub(crate) fn paused(&self, now: Instant) -> Option<Duration> {
+        let left = self.open_until?.saturating_duration_since(now);
+        (!left.is_zero()).then_some(left)
+    }
+
     /// Leave to ask, or how long the breaker stays open. When it has been open long enough, one question is let
     /// through to see whether the answers have changed.
     pub(crate) fn admit(&mut self, now: Instant) -> Result<Admission, Duration> {
-        let Some(until) = self.open_until else { return Ok(Admission { probe: false }) };
-        let left = until.saturating_duration_since(now);
-        if !left.is_zero() {
+        if self.open_until.is_none() {
+            return Ok(Admission { probe: false });
+        }
+        if let Some(left) = self.paused(now) {
             return Err(left);
         }
         if self.probing {

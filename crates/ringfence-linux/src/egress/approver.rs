@@ -21,15 +21,13 @@ pub(super) struct Approver {
 impl Ask for Approver {
     async fn ask(&self, question: Question) -> Answer {
         let Some(port) = question.wanted.port else { return Answer::No(NoApproval::Unavailable) };
-        let program = match self.clients.clone() {
-            Some(clients) => {
-                let look = move || clients.program(question.client);
-                tokio::task::spawn_blocking(look).await.ok().flatten()
-            }
-            None => None,
+        let clients = self.clients.clone();
+        let program = async move {
+            let look = move || clients?.program(question.client);
+            tokio::task::spawn_blocking(look).await.ok().flatten()
         };
         let host = HostPattern::exact(&question.wanted.host, port);
-        match self.approval.decide(host, program.as_deref()).await {
+        match self.approval.decide(host, program).await {
             HostAnswer::Once { by } => Answer::Once { by },
             HostAnswer::Session { by } => Answer::Session { by },
             HostAnswer::Denied => Answer::No(NoApproval::Refused),

@@ -149,6 +149,9 @@ fn keys_go_to_the_question_or_to_the_program_and_never_to_both() {
         terminal.send("k");
         let between = terminal.expect("<k>");
         assert!(!between.contains('<'), "{between:?}");
+        while !fixture.exists("ws/status") || fixture.read("ws/status").is_empty() {
+            std::thread::sleep(Duration::from_millis(10));
+        }
         terminal.send("q");
         let (status, shown) = terminal.wait();
         assert_eq!(status.code(), Some(0), "{shown}");
