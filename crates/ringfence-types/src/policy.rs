@@ -176,6 +176,9 @@ pub struct ResolvedPolicy {
     /// Absolute patterns that were expanded into `deny`. What appears later they don't cover. They decide nothing
     /// themselves: policies are compared by the paths that they stood for.
     pub deny_patterns: Vec<PathBuf>,
+    /// Denied files that had further names (hard links), by which they may be reached. They decide nothing
+    /// themselves. Sorted.
+    pub deny_linked: Vec<PathBuf>,
     /// Network beyond the box.
     pub network: Network,
     /// Hosts that may not be reached whatever `network` says; without a port on every port. Sorted, without
@@ -234,7 +237,8 @@ impl ResolvedPolicy {
 
     /// Layers that keep this policy only in part whatever a driver does, and why.
     pub fn shortfalls(&self) -> Vec<(LayerName, String)> {
-        let patterns = self.pattern_gap().map(|gap| (LayerName::MountNs, gap));
+        let denials = self.pattern_gap().into_iter().chain(self.link_gap());
+        let denials = denials.map(|gap| (LayerName::MountNs, gap));
         let everything = self.writable().any(|root| root.parent().is_none());
         let temp = (self.session_tmp.is_some() && !everything).then(|| {
             (
@@ -242,19 +246,19 @@ impl ResolvedPolicy {
                 String::from("the session's private temp lies on disk, without a size limit"),
             )
         });
-        patterns.into_iter().chain(temp).collect()
+        denials.chain(temp).collect()
     }
 
     /// What the expansion of patterns leaves open; `None` without patterns.
     fn pattern_gap(&self) -> Option<String> {
-        const SHOWN: usize = 3;
-        let shown = |path: &PathBuf| UnixPath::from(path.as_path()).to_string();
-        let mut names: Vec<String> = self.deny_patterns.iter().take(SHOWN).map(shown).collect();
-        if self.deny_patterns.len() > SHOWN {
-            names.push(format!("{} more", self.deny_patterns.len() - SHOWN));
-        }
         let what = "denied by pattern is what existed at the start, not what appears later";
-        (!names.is_empty()).then(|| format!("{what}: {}", names.join(", ")))
+        Some(format!("{what}: {}", some_of(&self.deny_patterns)?))
+    }
+
+    /// Denied files that other names lead to as well.
+    fn link_gap(&self) -> Option<String> {
+        let what = "denied files that have other names too, which are not covered";
+        Some(format!("{what}: {}", some_of(&self.deny_linked)?))
     }
 
     /// Roots of all that may be written.
@@ -304,6 +308,17 @@ impl From<&ResolvedPolicy> for SandboxCapabilities {
             timeout_secs: policy.timeout_secs,
         }
     }
+}
+
+/// The first of these paths and the number of the others; `None` without any.
+fn some_of(paths: &[PathBuf]) -> Option<String> {
+    const SHOWN: usize = 3;
+    let shown = |path: &PathBuf| UnixPath::from(path.as_path()).to_string();
+    let mut names: Vec<String> = paths.iter().take(SHOWN).map(shown).collect();
+    if paths.len() > SHOWN {
+        names.push(format!("{} more", paths.len() - SHOWN));
+    }
+    (!names.is_empty()).then(|| names.join(", "))
 }
 
 fn paths(list: &[ResolvedPath]) -> impl Iterator<Item = &Path> {

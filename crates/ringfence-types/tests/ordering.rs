@@ -117,6 +117,7 @@ fn empty() -> ResolvedPolicy {
         write: Vec::new(),
         deny: Vec::new(),
         deny_patterns: Vec::new(),
+        deny_linked: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
         internal_hosts: Vec::new(),

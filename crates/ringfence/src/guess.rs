@@ -153,6 +153,7 @@ mod tests {
             write: Vec::new(),
             deny: vec![at("/home/u/.ssh")],
             deny_patterns: Vec::new(),
+            deny_linked: Vec::new(),
             network: Network::None,
             deny_hosts: Vec::new(),
             internal_hosts: Vec::new(),

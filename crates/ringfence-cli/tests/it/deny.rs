@@ -170,6 +170,38 @@ fn a_missing_path_stays_missing() {
     });
 }
 
+/// A hard link is a second name that no denial by path covers: it can only be said that there is one.
+#[test]
+fn other_names_of_a_denied_file_are_reported() {
+    as_each_caller(|fixture| {
+        tree(fixture);
+        fixture.write("home/.netrc", SECRET);
+        let mountns = |flags: &[&str]| {
+            let json = fixture.inside(&[&["--json"], flags].concat(), &["true"]).finish().code_is(0).json();
+            let layers = json["layers"].as_array().cloned().unwrap_or_default();
+            let layer = layers.iter().find(|layer| layer["name"] == "mountns").cloned().unwrap_or_default();
+            (
+                layer["status"].as_str().map(String::from),
+                layer["detail"].as_str().unwrap_or_default().to_owned(),
+            )
+        };
+        let partial = Some(String::from("partial"));
+        assert_ne!(mountns(FLAGS).0, partial);
+        for (name, other) in [("ws/a/b/secret", "ws/second"), ("home/.netrc", "host/third")] {
+            std::fs::hard_link(fixture.root().join(name), fixture.root().join(other)).expect("link");
+            let (status, detail) = mountns(FLAGS);
+            assert_eq!(status, partial, "{name}");
+            assert!(detail.contains(&*fixture.root().join(name).to_string_lossy()), "{detail}");
+        }
+        let (status, detail) = mountns(&["--deny", "**/secret"]);
+        assert!(status == partial && detail.contains("have other names too"), "{detail}");
+        // So it is.
+        fixture.probe_inside(FLAGS, &["read", "{ws}/second"]).finish().allowed();
+        let required = fixture.inside(&[FLAGS, &["--require", "mountns"]].concat(), &["true"]).finish();
+        assert!(required.code_is(125).err().contains("have other names too"));
+    });
+}
+
 #[test]
 fn swapping_symlinks_wins_no_race() {
     as_each_caller(|fixture| {

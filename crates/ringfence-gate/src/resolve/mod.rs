@@ -210,7 +210,7 @@ pub(crate) fn resolve(
 
     let named: HashSet<&Path> =
         read.iter().chain(&write).chain(&unix_sockets).map(|path| path.path.as_path()).collect();
-    let Denials { deny, patterns } = denials(host, &resolver, request, inherited, &named)?;
+    let Denials { deny, patterns, linked } = denials(host, &resolver, request, inherited, &named)?;
     let mut devices = request
         .devices
         .iter()
@@ -231,6 +231,7 @@ pub(crate) fn resolve(
         write,
         deny,
         deny_patterns: patterns,
+        deny_linked: linked,
         network: network(&request.network)?,
         deny_hosts: deny_hosts(request, inherited)?,
         internal_hosts: internal_hosts(request)?,
@@ -285,10 +286,12 @@ impl Grants<'_> {
     }
 }
 
-/// What is denied, and the patterns among what was asked for.
+/// What is denied, the patterns among what was asked for, and what that leaves open.
 struct Denials {
     deny: Vec<ResolvedPath>,
     patterns: Vec<PathBuf>,
+    /// Denied files that have further names.
+    linked: Vec<PathBuf>,
 }
 
 fn denials(
@@ -312,7 +315,10 @@ fn denials(
         deny.extend(now.into_iter().chain(then).filter(|path| !named.contains(path.path.as_path())));
     }
     deny.push(ResolvedPath { path: host.home.clone(), kind: PathKind::Directory, id: None });
-    Ok(Denials { deny: sorted(deny), patterns: expander.patterns() })
+    let deny = sorted(deny);
+    let mut linked = set(resolver.take_linked());
+    linked.retain(|path| deny.binary_search_by(|denied| denied.path.cmp(path)).is_ok());
+    Ok(Denials { deny, patterns: expander.patterns(), linked })
 }
 
 fn sorted(mut list: Vec<ResolvedPath>) -> Vec<ResolvedPath> {

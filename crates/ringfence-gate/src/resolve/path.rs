@@ -23,6 +23,8 @@ pub(crate) struct Found {
     pub(crate) file_type: Option<FileType>,
     /// Who owns it.
     pub(crate) owner: Option<Owner>,
+    /// Whether it is a file that can be reached by another name too (a hard link).
+    has_other_names: bool,
 }
 
 /// Follows paths to canonical ones. A path is opened once, and everything is asked of the descriptor, so that
@@ -35,6 +37,8 @@ pub(crate) struct Resolver<'a> {
     proc_fd: Option<OwnedFd>,
     /// The directory in which the last denied path was found, if that path is canonical.
     canonical: RefCell<Option<PathBuf>>,
+    /// Denied files so far that have further names (hard links).
+    linked: RefCell<Vec<PathBuf>>,
 }
 
 impl<'a> Resolver<'a> {
@@ -42,12 +46,12 @@ impl<'a> Resolver<'a> {
     pub(crate) fn new(base: &'a Path) -> Self {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let proc_fd = rustix::fs::open("/proc/self/fd", flags, Mode::empty()).ok();
-        Self { base, proc_fd, canonical: RefCell::default() }
+        Self { base, proc_fd, canonical: RefCell::default(), linked: RefCell::default() }
     }
 
     /// One for a single path, for which opening a directory of /proc does not pay.
     pub(crate) fn once(base: &'a Path) -> Self {
-        Self { base, proc_fd: None, canonical: RefCell::default() }
+        Self { base, proc_fd: None, canonical: RefCell::default(), linked: RefCell::default() }
     }
 
     /// Follows a path that is granted. For a missing one its nearest existing ancestor is followed.
@@ -69,19 +73,23 @@ impl<'a> Resolver<'a> {
         let absolute = self.absolute(path)?;
         let parent = absolute.parent();
         if self.canonical.borrow().as_deref().is_some_and(|known| Some(known) == parent)
-            && let Some(found) = Self::neighbour(&absolute)
+            && let Some(found) = self.neighbour(&absolute)
         {
             return Ok(found);
         }
         // Without a symlink on the way it is canonical as it stands. The name of its descriptor would be another one
         // where somebody outside renames meanwhile, and then this path would stay open.
-        if let Some(kind) = kind_without_symlinks(&absolute) {
+        if let Some(stat) = stat_without_symlinks(&absolute) {
+            let kind = self.denied_kind(&absolute, &stat);
             if let Some(parent) = parent {
                 *self.canonical.borrow_mut() = Some(parent.to_path_buf());
             }
             return Ok(ResolvedPath { path: absolute, kind, id: None });
         }
         let found = open_path(&absolute, OFlags::empty()).ok().and_then(|fd| self.examine(fd).ok());
+        if let Some(found) = found.as_ref().filter(|found| found.has_other_names) {
+            self.linked.borrow_mut().push(found.path.path.clone());
+        }
         Ok(match found {
             // A denial covers whatever lies there, so it binds no identity.
             Some(found) => ResolvedPath { id: None, ..found.path },
@@ -94,12 +102,39 @@ impl<'a> Resolver<'a> {
 
     /// [`Self::denial`] of a path that lies beside one that was canonical: without a symlink at its end it is canonical
     /// too, and one look at it is enough.
-    fn neighbour(absolute: &Path) -> Option<ResolvedPath> {
+    fn neighbour(&self, absolute: &Path) -> Option<ResolvedPath> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
-        let stat = rustix::fs::statx(CWD, absolute, flags, StatxFlags::TYPE).ok()?;
-        let kind = kind_of(FileType::from_raw_mode(u32::from(stat.stx_mode)));
-        let path = || ResolvedPath { path: absolute.to_path_buf(), kind, id: None };
-        (kind != PathKind::Symlink).then(path)
+        let stat = rustix::fs::statx(CWD, absolute, flags, DENIED).ok()?;
+        let path = || ResolvedPath {
+            path: absolute.to_path_buf(),
+            kind: self.denied_kind(absolute, &stat),
+            id: None,
+        };
+        (type_of(&stat) != FileType::Symlink).then(path)
+    }
+
+    /// What lies at a canonical path that is denied; remembers a file that has further names.
+    fn denied_kind(&self, path: &Path, stat: &Statx) -> PathKind {
+        if has_other_names(stat) {
+            self.linked.borrow_mut().push(path.to_path_buf());
+        }
+        kind_of(type_of(stat))
+    }
+
+    /// A match of a pattern that is no symlink, at a canonical path. One that is gone has no other names.
+    pub(super) fn match_at(&self, path: &Path, kind: PathKind) -> ResolvedPath {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT;
+        if kind == PathKind::File
+            && let Ok(stat) = rustix::fs::statx(CWD, path, flags, DENIED)
+        {
+            self.denied_kind(path, &stat);
+        }
+        ResolvedPath { path: path.to_path_buf(), kind, id: None }
+    }
+
+    /// The denied files that have further names.
+    pub(super) fn take_linked(&self) -> Vec<PathBuf> {
+        self.linked.take()
     }
 
     /// Absolute, without `.`; `..` is refused because what it means depends on the symlinks before it.
@@ -120,14 +155,15 @@ impl<'a> Resolver<'a> {
     pub(crate) fn examine(&self, fd: OwnedFd) -> io::Result<Found> {
         let asked = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
         let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, asked)?;
-        let file_type = FileType::from_raw_mode(u32::from(stat.stx_mode));
+        let file_type = type_of(&stat);
         let path = ResolvedPath {
             path: self.path_of(&fd, &stat)?,
             kind: kind_of(file_type),
             id: Some(Box::new(identity::of_stat(&stat))),
         };
         let owner = Owner { uid: stat.stx_uid, gid: stat.stx_gid };
-        Ok(Found { path, fd: Some(fd), file_type: Some(file_type), owner: Some(owner) })
+        let has_other_names = has_other_names(&stat);
+        Ok(Found { path, fd: Some(fd), file_type: Some(file_type), owner: Some(owner), has_other_names })
     }
 
     /// The path by which the kernel knows a descriptor. Checked to lead back to the same file: a file that was
@@ -175,7 +211,7 @@ impl<'a> Resolver<'a> {
             }
             let path = found.path.path.join(below);
             let path = ResolvedPath { path, kind: PathKind::Missing, id: None };
-            return Ok(Found { path, fd: None, file_type: None, owner: None });
+            return Ok(Found { path, fd: None, file_type: None, owner: None, has_other_names: false });
         }
         Err(fail(Errno::NOENT.into()))
     }
@@ -191,14 +227,24 @@ pub(crate) fn open_path(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     }
 }
 
+/// What is asked about a denied path.
+const DENIED: StatxFlags = StatxFlags::TYPE.union(StatxFlags::NLINK);
+
 /// What lies at a path that leads through no symlink (openat2(2), `RESOLVE_NO_SYMLINKS`).
-fn kind_without_symlinks(path: &Path) -> Option<PathKind> {
+fn stat_without_symlinks(path: &Path) -> Option<Statx> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
     let fd = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve).ok()?;
-    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, StatxFlags::TYPE).ok()?;
-    let kind = kind_of(FileType::from_raw_mode(u32::from(stat.stx_mode)));
-    (kind != PathKind::Symlink).then_some(kind)
+    let stat = rustix::fs::statx(&fd, c"", AtFlags::EMPTY_PATH, DENIED).ok()?;
+    (type_of(&stat) != FileType::Symlink).then_some(stat)
+}
+
+fn type_of(stat: &Statx) -> FileType {
+    FileType::from_raw_mode(u32::from(stat.stx_mode))
+}
+
+fn has_other_names(stat: &Statx) -> bool {
+    type_of(stat) == FileType::RegularFile && stat.stx_nlink > 1
 }
 
 /// The link of a descriptor that is open is missing only where /proc is.
@@ -264,6 +310,28 @@ mod tests {
             assert_eq!(resolver.denial(Path::new(path)).unwrap(), expected, "{path}");
             assert_eq!(Resolver::once(&root).denial(Path::new(path)).unwrap(), expected, "{path} alone");
         }
+    }
+
+    #[test]
+    fn denied_files_with_further_names_are_remembered() {
+        let directory = tempfile::tempdir().unwrap();
+        let root = canonical(&directory);
+        for name in ["one", "two", "alone"] {
+            std::fs::write(root.join(name), "").unwrap();
+            if name != "alone" {
+                std::fs::hard_link(root.join(name), root.join(format!("{name}-again"))).unwrap();
+            }
+        }
+        std::fs::create_dir_all(root.join("folder/below")).unwrap();
+        symlink("two", root.join("way")).unwrap();
+        let resolver = Resolver::new(&root);
+        for path in ["one", "alone", "folder", "way", "absent"] {
+            resolver.denial(Path::new(path)).unwrap();
+        }
+        assert_eq!(resolver.take_linked(), [root.join("one"), root.join("two")]);
+        resolver.match_at(&root.join("two-again"), PathKind::File);
+        resolver.match_at(&root.join("folder"), PathKind::Directory);
+        assert_eq!(resolver.take_linked(), [root.join("two-again")]);
     }
 
     #[test]

@@ -156,7 +156,7 @@ impl<'a> Expander<'a> {
             _ if file_type.is_file() => PathKind::File,
             _ => PathKind::Special,
         };
-        Ok(Some(ResolvedPath { path: path.to_path_buf(), kind, id: None }))
+        Ok(Some(self.resolver.match_at(path, kind)))
     }
 }
 

@@ -66,6 +66,7 @@ pub(crate) fn strict() -> ResolvedPolicy {
         write: Vec::new(),
         deny: Vec::new(),
         deny_patterns: Vec::new(),
+        deny_linked: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
         internal_hosts: Vec::new(),
