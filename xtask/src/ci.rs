@@ -29,7 +29,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
 }
 
 /// Faults are built into a binary of these tests' own; all other tests run what users get.
-const FAULTS: [&str; 12] = [
+const FAULTS: [&str; 13] = [
     "nextest",
     "run",
     "--package",
@@ -42,6 +42,7 @@ const FAULTS: [&str; 12] = [
     "--profile",
     "ci",
     "faults::",
+    "net::lost::",
 ];
 
 fn step(root: &Path, arguments: &[&str]) -> Result<(), Error> {

@@ -45,6 +45,7 @@ fn ended_by_us(run: Running, token: &str) {
 }
 
 /// The look-up service panics, which none of its messages can bring about: a test does it.
+#[cfg(feature = "fault-injection")]
 #[test]
 fn a_listener_that_panics_ends_the_run() {
     needs!(binaries(); "python3");
@@ -60,6 +61,7 @@ fn a_listener_that_panics_ends_the_run() {
     });
 }
 
+#[cfg(feature = "fault-injection")]
 #[test]
 fn a_connection_that_panics_concerns_no_other() {
     as_each_caller(|fixture| {
