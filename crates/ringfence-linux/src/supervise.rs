@@ -125,7 +125,7 @@ enum Token {
     Cancel,
     /// Somebody wants the terminal for a question, or gives it back.
     Desk,
-    /// The proxy has ended.
+    /// The proxy, or what serves published ports, has ended.
     Proxy,
 }
 
@@ -161,7 +161,7 @@ enum End {
     MountLost,
     /// A program outside took this path out of the place where it was covered.
     Uncovered(PathBuf),
-    /// The proxy has ended, and the box's network with it.
+    /// What serves the box's network has ended.
     ProxyLost,
 }
 
@@ -240,9 +240,7 @@ impl Supervision<'_> {
         }
         if let Some(egress) = &self.egress {
             set.push(Token::Desk, self.desk.as_fd(), PollFlags::IN);
-            if let Some(ended) = egress.ended() {
-                set.push(Token::Proxy, ended, PollFlags::IN);
-            }
+            egress.ended().for_each(|ended| set.push(Token::Proxy, ended, PollFlags::IN));
         }
         set.wait(self.covers.timeout(self.clock.poll_timeout())).map_err(StreamError::Poll)
     }
@@ -426,7 +424,7 @@ impl Supervision<'_> {
                 return Err(DriverError::Violation { reason, output: Box::new(output) });
             }
             End::ProxyLost => {
-                let reason = "the proxy failed, which left the box without a network";
+                let reason = "the proxy failed, which left the box without its network";
                 return Err(DriverError::Violation { reason: reason.to_owned(), output: Box::new(output) });
             }
             End::Vanished => {
