@@ -42,8 +42,8 @@ pub(crate) struct Egress {
     clients: Option<Arc<Clients>>,
     log: Arc<Log>,
     proxy: Option<Background>,
-    /// Hung up when the proxy has ended.
-    ended: Option<OwnedFd>,
+    /// Hung up when one of the two has ended.
+    ended: Vec<OwnedFd>,
     carrier: Option<Carrier>,
 }
 
@@ -86,7 +86,7 @@ impl Egress {
             clients: None,
             log: Arc::default(),
             proxy: None,
-            ended: None,
+            ended: Vec::new(),
             carrier: None,
         })
     }
@@ -124,7 +124,8 @@ impl Egress {
         if !self.published.is_empty() {
             let (published, connectors) =
                 (std::mem::take(&mut self.published), std::mem::take(&mut self.connectors));
-            self.carrier = Some(Carrier::start(published, connectors).map_err(ProxyError::Thread)?);
+            let life = self.lifeline()?;
+            self.carrier = Some(Carrier::start(published, connectors, life).map_err(ProxyError::Thread)?);
         }
         if self.listeners.is_empty() {
             return Ok(());
@@ -140,11 +141,16 @@ impl Egress {
             }),
             listeners: std::mem::take(&mut self.listeners),
         };
+        self.proxy = Some(Background::start(proxy, run, self.lifeline()?)?);
+        Ok(())
+    }
+
+    /// Something whose end is told by [`Self::ended`].
+    fn lifeline(&mut self) -> Result<OwnedFd, ProxyError> {
         let (ended, life) =
             pipe_with(PipeFlags::CLOEXEC).map_err(|errno| ProxyError::Thread(errno.into()))?;
-        self.proxy = Some(Background::start(proxy, run, life)?);
-        self.ended = Some(ended);
-        Ok(())
+        self.ended.push(ended);
+        Ok(life)
     }
 
     fn limits(&self) -> Limits {
@@ -155,9 +161,9 @@ impl Egress {
         }
     }
 
-    /// What is hung up when the proxy has ended, if it has started.
-    pub(crate) fn ended(&self) -> Option<BorrowedFd<'_>> {
-        self.ended.as_ref().map(AsFd::as_fd)
+    /// What is hung up when something that serves the network has ended.
+    pub(crate) fn ended(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.ended.iter().map(AsFd::as_fd)
     }
 
     /// Ends every connection and question, and says what was refused and what was connected to.

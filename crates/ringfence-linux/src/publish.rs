@@ -52,11 +52,16 @@ pub(crate) struct Carrier {
 }
 
 impl Carrier {
-    /// Serves the listeners with sockets of the box.
+    /// Serves the listeners with sockets of the box. Should one of them fail, all end. `life` is dropped when they have, for
+    /// whatever reason.
     ///
     /// # Errors
     /// A thread or runtime that can't be had.
-    pub(crate) fn start(published: Vec<Published>, sockets: Vec<OwnedFd>) -> io::Result<Self> {
+    pub(crate) fn start(
+        published: Vec<Published>,
+        sockets: Vec<OwnedFd>,
+        life: impl Send + 'static,
+    ) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let listeners = {
             let _inside = runtime.enter();
@@ -66,13 +71,17 @@ impl Carrier {
         let (stop, stopped) = oneshot::channel();
         let pools = Arc::new(Pools::of(sockets)?);
         let serve = move || {
+            let _life = life;
             runtime.block_on(async {
                 let mut serving = JoinSet::new();
                 for (listener, port) in listeners {
                     serving.spawn(accept(listener, port, Arc::clone(&pools)));
                 }
-                // A dropped sender means the same as a message.
-                let _ = stopped.await;
+                tokio::select! {
+                    // A dropped sender means the same as a message.
+                    _ = stopped => {}
+                    _ = serving.join_next() => {}
+                }
                 serving.shutdown().await;
             });
         };
@@ -163,6 +172,10 @@ async fn accept(listener: tokio::net::TcpListener, port: u16, pools: Arc<Pools>)
         let client = tokio::select! {
             accepted = listener.accept(), if connections.len() < most => match accepted {
                 Ok((client, _)) => client,
+                Err(error) if error.kind() == io::ErrorKind::InvalidInput => {
+                    tracing::error!(%error, port, "the listener of a published port is of no more use");
+                    return;
+                }
                 Err(error) => {
                     tracing::debug!(%error, "cannot accept a connection to a published port");
                     sleep(PAUSE).await;

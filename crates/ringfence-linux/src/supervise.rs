@@ -123,7 +123,7 @@ enum Token {
     Cancel,
     /// Somebody wants the terminal for a question, or gives it back.
     Desk,
-    /// The proxy has ended.
+    /// The proxy, or what serves published ports, has ended.
     Proxy,
 }
 
@@ -159,7 +159,7 @@ enum End {
     MountLost,
     /// A program outside took this path out of the place where it was covered.
     Uncovered(PathBuf),
-    /// The proxy has ended, and the box's network with it.
+    /// What serves the box's network has ended.
     ProxyLost,
 }
 
@@ -244,9 +244,7 @@ impl Supervision<'_> {
         }
         if let Some(egress) = &self.egress {
             set.push(Token::Desk, self.desk.as_fd(), PollFlags::IN);
-            if let Some(ended) = egress.ended() {
-                set.push(Token::Proxy, ended, PollFlags::IN);
-            }
+            egress.ended().for_each(|ended| set.push(Token::Proxy, ended, PollFlags::IN));
         }
         set.wait(self.covers.timeout(self.clock.poll_timeout())).map_err(StreamError::Poll)
     }
@@ -431,7 +429,7 @@ impl Supervision<'_> {
                 "a program outside moved the protected path {}, which ended its protection",
                 path.display()
             ),
-            End::ProxyLost => "the proxy failed, which left the box without a network".to_owned(),
+            End::ProxyLost => "the proxy failed, which left the box without its network".to_owned(),
             End::Vanished => {
                 let source = io::Error::from(io::ErrorKind::UnexpectedEof);
                 return Err(DriverError::Io { action: "learn how the box ended", source });

@@ -99,6 +99,19 @@ fn listeners_that_are_closed_end_the_run() {
 }
 
 #[test]
+fn a_published_port_that_is_closed_ends_the_run() {
+    as_each_caller(|fixture| {
+        let token = token();
+        let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let script = format!("echo ready; sleep 600; : {token}");
+        let mut run = fixture.shell_inside(&["--publish", &format!("{port}:8080")], &script).spawn();
+        run.wait_for("ready");
+        assert_eq!(shut_listeners(run.pid()), 1);
+        ended_by_us(run, &token);
+    });
+}
+
+#[test]
 fn a_killed_supervisor_takes_the_box_and_its_network_along() {
     needs!(binaries(); "python3");
     as_each_caller(|fixture| {
