@@ -8,6 +8,7 @@ mod cargo;
 mod go;
 mod ini;
 mod literal;
+mod maven;
 mod npm;
 mod pip;
 mod survey;
@@ -150,9 +151,7 @@ pub(crate) fn find(host: &HostEnv, site: Site<'_>, profiles: &[&str]) -> Package
             "python" => pip::read(&mut survey),
             "rust" => cargo::read(&mut survey),
             "go" => go::read(&mut survey),
-            "java" => {
-                survey.gap("the package hosts of Maven and Gradle are not read: name them by --allow-host")
-            }
+            "java" => maven::read(&mut survey),
             _ => {}
         }
     }

@@ -344,3 +344,30 @@ fn cargo_without_a_cache_gets_another_home_unless_that_loses_configuration() {
     let packages = machine.file("home/.cargo/config.toml", "").find("rust");
     assert!(packages.env.is_empty() && packages.gaps[0].contains("create the directory"), "{packages:?}");
 }
+
+#[test]
+fn mavens_mirrors_take_the_place_of_its_default() {
+    let mirror = |of: &str| {
+        format!(
+            "<settings xmlns='urn:x'><mirrors><mirror><mirrorOf>{of}</mirrorOf><url> https://mvn.test/x </url></mirror>\
+             <mirror><mirrorOf>*</mirrorOf><url>http://0.0.0.0/</url><blocked>true</blocked></mirror></mirrors></settings>"
+        )
+    };
+    let packages = Machine::new().file("home/.m2/settings.xml", &mirror("*,!own")).find("java");
+    assert_eq!((granted(&packages), packages.gaps), (vec!["mvn.test:443".to_owned()], vec![]));
+    let other =
+        Machine::new().file("home/.m2/settings.xml", &mirror("own")).file("work/gradlew", "").find("java");
+    assert_eq!(granted(&other), ["mvn.test:443"]);
+    assert_eq!(other.gaps.len(), 2, "the default, and Gradle: {:?}", other.gaps);
+
+    let pom =
+        "<project><repositories><repository><url>https://a.test</url></repository></repositories></project>";
+    let project =
+        Machine::new().file("work/pom.xml", pom).file("work/.mvn/settings.xml", &mirror("*")).find("java");
+    assert_eq!(
+        (granted(&project), wanted(&project)),
+        (vec![], vec!["a.test:443".into(), "mvn.test:443".into()])
+    );
+    assert_eq!(project.gaps.len(), 1, "the default is still not known");
+    assert!(Machine::new().file("work/pom.xml", "<a>").find("java").gaps[0].contains("valid XML"));
+}

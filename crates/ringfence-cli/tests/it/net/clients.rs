@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::io::{BufReader, Write as _};
+use std::io::{BufReader, Read as _, Write as _};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -233,6 +233,110 @@ fn daemon(fixture: &Fixture) -> impl Fn(&Path, TcpStream) + Send + Sync + use<> 
         command.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(stream)).stderr(Stdio::null());
         if let Ok(mut child) = command.spawn() {
             let _ = child.wait();
+        }
+    }
+}
+
+/// `ssh-keyscan` speaks SSH up to the server's key.
+#[test]
+fn ssh() {
+    needs!(binaries(); "ssh-keyscan", "ssh-keygen", "/usr/sbin/sshd");
+    as_each_caller(|fixture| {
+        // As root the server would want a directory of the machine's, and ssh-keygen wants an account.
+        let server = Fixture::new(binaries(), Caller::all()[0]);
+        let key = server.host().join("key");
+        let words = ["-q", "-t", "ed25519", "-N", "", "-f"];
+        server.outside("ssh-keygen").args(words).arg(&key).finish().code_is(0);
+        let public = server.read("host/key.pub");
+        Caller::User.own(&server.host());
+        let upstream = proxy_of(move |stream| {
+            let Ok(input) = stream.try_clone() else { return };
+            let mut sshd = Caller::User.command("/usr/sbin/sshd");
+            sshd.args(["-i", "-f", "/dev/null", "-h"]).arg(&key).current_dir("/");
+            sshd.stdin(OwnedFd::from(input)).stdout(OwnedFd::from(stream)).stderr(Stdio::null());
+            if let Ok(mut child) = sshd.spawn() {
+                let _ = child.wait();
+            }
+        });
+        let scan = |host: &str| {
+            let scan = ["ssh-keyscan", "-T", "20", "-t", "ed25519", host];
+            let finished =
+                through(fixture, &upstream, &["--json", "--allow-host", "a.test:22"], &scan).finish();
+            let json = finished.json();
+            (json["stdout"].as_str().unwrap().to_owned(), denials(&json))
+        };
+        let (seen, denied) = scan("a.test");
+        let expected = public.split(' ').nth(1).unwrap();
+        assert!(seen.contains(expected) && denied.is_empty(), "{seen}");
+        let refused = [("b.test", row("b.test", "--allow-host b.test"))];
+        let address = ("203.0.113.9", row("203.0.113.9:22", "--allow-host 203.0.113.9:22"));
+        for (host, expected) in refused.into_iter().chain([address]) {
+            assert_eq!(scan(host), (String::new(), vec![expected]));
+        }
+    });
+}
+
+#[test]
+fn psql() {
+    needs!(binaries(); "psql");
+    as_each_caller(|fixture| {
+        let upstream = proxy_of(|stream| {
+            // The client sees to the rest.
+            let _ = postgres(stream);
+        });
+        let query = |host: &str| {
+            let connection = format!("host={host} user=u dbname=d connect_timeout=20");
+            let psql = ["psql", "-X", "-At", "-c", "select", &connection];
+            through(fixture, &upstream, &["--json", "--allow-host", "a.test:5432"], &psql).finish()
+        };
+        let json = query("a.test").code_is(0).json();
+        assert_eq!(json["stdout"], "hello\n");
+        let refused = query("b.test").code_is(2).json();
+        assert_eq!(denials(&refused), [row("b.test", "--allow-host b.test")]);
+        let refused = query("203.0.113.9").code_is(2).json();
+        assert_eq!(denials(&refused), [row("203.0.113.9:5432", "--allow-host 203.0.113.9:5432")]);
+    });
+}
+
+/// Lets anybody in, without TLS, and answers each query with one word (PostgreSQL's documentation, message formats).
+fn postgres(mut stream: TcpStream) -> std::io::Result<()> {
+    const TLS: u32 = 80_877_103;
+    const GSS: u32 = 80_877_104;
+    let mut reader = stream.try_clone()?;
+    let word = |reader: &mut TcpStream| -> std::io::Result<u32> {
+        let mut word = [0; 4];
+        reader.read_exact(&mut word)?;
+        Ok(u32::from_be_bytes(word))
+    };
+    let skip = |reader: &mut TcpStream, length: u32| {
+        let mut rest = vec![0; length.saturating_sub(4) as usize];
+        reader.read_exact(&mut rest)
+    };
+    loop {
+        let length = word(&mut reader)?;
+        if !matches!(word(&mut reader)?, TLS | GSS) {
+            skip(&mut reader, length - 4)?;
+            break;
+        }
+        stream.write_all(b"N")?;
+    }
+    let message = |kind: u8, body: &[u8]| {
+        let length = u32::try_from(body.len() + 4).unwrap_or_default().to_be_bytes();
+        [&[kind][..], &length, body].concat()
+    };
+    let ready = message(b'Z', b"I");
+    stream.write_all(&[message(b'R', &[0; 4]), ready.clone()].concat())?;
+    loop {
+        let mut kind = [0];
+        reader.read_exact(&mut kind)?;
+        let length = word(&mut reader)?;
+        skip(&mut reader, length)?;
+        if kind == *b"Q" {
+            // One column of text (type 25), one row, done.
+            let column = message(b'T', b"\0\x01a\0\0\0\0\0\0\0\0\0\0\x19\xff\xff\xff\xff\xff\xff\0\0");
+            let row = message(b'D', b"\0\x01\0\0\0\x05hello");
+            let done = message(b'C', b"SELECT 1\0");
+            stream.write_all(&[column, row, done, ready.clone()].concat())?;
         }
     }
 }
