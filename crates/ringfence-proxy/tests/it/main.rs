@@ -6,9 +6,11 @@
 mod admission;
 mod handed_over;
 mod lifetime;
+mod messages;
 mod plain;
 mod redirected;
 mod server_name;
+mod spellings;
 mod support;
 mod transparent;
 mod tunnels;
