@@ -10,7 +10,7 @@ use ringfence_gate::DriverError;
 use ringfence_plan::linux::NetworkPlan;
 use ringfence_proxy::{
     Background, EgressPolicy, Event, EventSink, Limits, Listener, OriginalDestination, Proxy, ProxyError,
-    Reach, Run, SniCheck, SyntheticNames, SystemResolver, Upstream,
+    Reach, Run, SyntheticNames, SystemResolver, Upstream,
 };
 use ringfence_types::{Denial, LayerReport, Step};
 
@@ -24,6 +24,7 @@ const LISTED: usize = 100;
 #[derive(Debug)]
 pub(crate) struct Egress {
     policy: EgressPolicy,
+    connections: usize,
     upstream: Upstream,
     names: Arc<SyntheticNames>,
     listeners: Vec<Listener>,
@@ -43,7 +44,7 @@ impl Egress {
     pub(crate) fn prepare(plan: &NetworkPlan) -> Result<Self, DriverError> {
         let mut policy = EgressPolicy {
             allow_loopback_ports: plan.loopback_ports.iter().copied().collect(),
-            sni: SniCheck::Strict,
+            sni: plan.proxy.sni,
             ..EgressPolicy::default()
         };
         if let Some(rules) = &plan.hosts {
@@ -63,6 +64,7 @@ impl Egress {
         })?;
         Ok(Self {
             policy,
+            connections: usize::try_from(plan.proxy.max_connections).unwrap_or(usize::MAX),
             upstream,
             names: Arc::default(),
             listeners: Vec::new(),
@@ -106,11 +108,20 @@ impl Egress {
         if self.listeners.is_empty() {
             return Ok(());
         }
+        // This process is the box's supervisor: the command's own limit was set before.
+        let mut limits = Limits { connections: self.connections, ..Limits::default() };
+        if let Some(files) = limits.fit_open_files() {
+            tracing::warn!(
+                files,
+                connections = limits.connections,
+                "fewer connections at one time than configured"
+            );
+        }
         let proxy = Proxy::new(Arc::new(SystemResolver::default()), std::mem::take(&mut self.upstream));
         let run = Run {
             name: "box".to_owned(),
             policy: std::mem::take(&mut self.policy),
-            limits: Limits::default(),
+            limits,
             events: Arc::clone(&self.refused) as Arc<dyn EventSink>,
             ask: None,
             listeners: std::mem::take(&mut self.listeners),

@@ -1,6 +1,7 @@
 //! Network by host: what is allowed is reached by each kind of program, nothing else is, and what was refused is said.
 
 mod publish;
+mod server_names;
 mod transparent;
 mod variables;
 
