@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use ringfence::profiles::ProfileChoice;
 use ringfence::{Mode, RunOptions};
-use ringfence_types::{LayerName, NetworkPolicy};
+use ringfence_types::{LayerName, NetworkPolicy, SniCheck};
 
 use crate::args::{self, LimitArgs, NetworkArgs, PolicyArgs, SetupArgs};
 use crate::error::CliError;
@@ -181,6 +181,7 @@ fn options(policy: &PolicyArgs, network: &NetworkArgs) -> RunOptions {
         deny_hosts: network.deny_host.clone(),
         loopback_ports: network.allow_loopback.clone(),
         publish: network.publish.clone(),
+        sni: network.sni.map(SniCheck::from),
         no_spawn: policy.no_spawn,
         env: policy.env.clone(),
         force_root: policy.force_root,

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ringfence_types::{LayerName, Linux, Rlimits, SandboxCapabilities};
+use ringfence_types::{LayerName, Linux, ProxySettings, Rlimits, SandboxCapabilities};
 
 use crate::protected;
 
@@ -68,6 +68,8 @@ pub struct SessionPolicy {
     pub caches: Vec<CacheRequest>,
     /// Limits of each process.
     pub rlimits: Rlimits,
+    /// The proxy of a network by host name.
+    pub proxy: ProxySettings,
     /// Settings that only Linux backends read.
     pub linux: Linux,
 }

@@ -14,7 +14,7 @@ use ringfence_gate::{DriverError, HostApproval};
 use ringfence_plan::linux::NetworkPlan;
 use ringfence_proxy::{
     Ask, Background, EgressPolicy, EventSink, Limits, Listener, OriginalDestination, Proxy, ProxyError,
-    Reach, Run, SniCheck, SyntheticNames, SystemResolver, Upstream,
+    Reach, Run, SyntheticNames, SystemResolver, Upstream,
 };
 use ringfence_types::{Connections, Denial, LayerReport, Step};
 use rustix::pipe::{PipeFlags, pipe_with};
@@ -32,6 +32,7 @@ const GRACE: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(crate) struct Egress {
     policy: EgressPolicy,
+    connections: usize,
     upstream: Upstream,
     names: Arc<SyntheticNames>,
     listeners: Vec<Listener>,
@@ -56,7 +57,7 @@ impl Egress {
     pub(crate) fn prepare(plan: &NetworkPlan, approval: HostApproval) -> Result<Self, DriverError> {
         let mut policy = EgressPolicy {
             allow_loopback_ports: plan.loopback_ports.iter().copied().collect(),
-            sni: SniCheck::Strict,
+            sni: plan.proxy.sni,
             ..EgressPolicy::default()
         };
         if let Some(rules) = &plan.hosts {
@@ -77,6 +78,7 @@ impl Egress {
         })?;
         Ok(Self {
             policy,
+            connections: usize::try_from(plan.proxy.max_connections).unwrap_or(usize::MAX),
             upstream,
             names: Arc::default(),
             listeners: Vec::new(),
@@ -130,11 +132,20 @@ impl Egress {
         if self.listeners.is_empty() {
             return Ok(());
         }
+        // This process is the box's supervisor: the command's own limit was set before.
+        let mut limits = self.limits();
+        if let Some(files) = limits.fit_open_files() {
+            tracing::warn!(
+                files,
+                connections = limits.connections,
+                "fewer connections at one time than configured"
+            );
+        }
         let proxy = Proxy::new(Arc::new(SystemResolver::default()), std::mem::take(&mut self.upstream));
         let run = Run {
             name: "box".to_owned(),
             policy: std::mem::take(&mut self.policy),
-            limits: self.limits(),
+            limits,
             events: Arc::clone(&self.log) as Arc<dyn EventSink>,
             ask: self.approval.take().map(|approval| {
                 Arc::new(Approver { approval, clients: self.clients.take() }) as Arc<dyn Ask>
@@ -154,7 +165,7 @@ impl Egress {
     }
 
     fn limits(&self) -> Limits {
-        let limits = Limits::default();
+        let limits = Limits { connections: self.connections, ..Limits::default() };
         match &self.approval {
             Some(approval) => Limits { ask: approval.timeout().saturating_add(GRACE), ..limits },
             None => limits,

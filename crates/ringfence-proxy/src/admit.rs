@@ -18,7 +18,7 @@ use crate::hangup;
 use crate::limits::Limits;
 use crate::policy::{EgressPolicy, Judgement, Rule, Wanted};
 use crate::resolve::Resolve;
-use crate::upstream::{Upstream, UpstreamFault, UpstreamProxy};
+use crate::upstream::{Upstream, UpstreamFault, UpstreamProxy, Via};
 
 /// What all connections of a run share.
 pub(crate) struct Admission {
@@ -52,8 +52,8 @@ pub(crate) struct Dialled {
     pub(crate) stream: TcpStream,
     /// What the upstream proxy sent after its reply.
     pub(crate) early: Vec<u8>,
-    /// The upstream proxy that takes plain requests, if the stream leads to it.
-    pub(crate) plain_through: Option<Arc<UpstreamProxy>>,
+    /// Set if the stream leads to an upstream proxy that takes the plain request as it is.
+    pub(crate) plain_through: Option<Via>,
     pub(crate) record: Record,
 }
 
@@ -160,7 +160,9 @@ impl Admission {
         let addresses = match self.look_up(&host).await {
             Ok(addresses) => addresses,
             // A network that needs a proxy often has no public names. Only what was named may go unchecked.
-            Err(_) if upstream.is_some() && rule != Rule::Public => Vec::new(),
+            Err(_) if rule != Rule::Public && upstream.as_ref().is_some_and(|proxy| proxy.takes_names()) => {
+                Vec::new()
+            }
             Err(refusal) => {
                 allowed(rule).end(refusal.ending());
                 return Err(refusal);
@@ -178,7 +180,9 @@ impl Admission {
             return Err(denied(refused));
         }
         let route = match upstream {
-            Some(proxy) if rule == Rule::Public => Route::Upstream(proxy, Host::Ip(checked[0].ip())),
+            Some(proxy) if rule == Rule::Public || !proxy.takes_names() => {
+                Route::Upstream(proxy, Host::Ip(checked[0].ip()))
+            }
             Some(proxy) => Route::Upstream(proxy, host.clone()),
             None => Route::Direct(checked),
         };
@@ -261,7 +265,7 @@ impl Admission {
         protocol: Protocol,
         host: &Host,
         port: u16,
-    ) -> Result<(TcpStream, Vec<u8>, Option<Arc<UpstreamProxy>>), Refusal> {
+    ) -> Result<(TcpStream, Vec<u8>, Option<Via>), Refusal> {
         let wanted = || Wanted { host: host.clone(), port: Some(port) };
         match route {
             Route::Direct(addresses) => match dial::connect(addresses).await {
@@ -272,8 +276,10 @@ impl Admission {
                 let through = |source| Refusal::Upstream { wanted: wanted(), source };
                 let stream = proxy.connect(&*self.resolver).await.map_err(through)?;
                 // A plain request goes as it is, unless it must lead to the very address that was checked.
-                if protocol == Protocol::Http && target == host {
-                    return Ok((stream, Vec::new(), Some(Arc::clone(proxy))));
+                if let Some(via) =
+                    proxy.takes_requests().filter(|_| protocol == Protocol::Http && target == host)
+                {
+                    return Ok((stream, Vec::new(), Some(via)));
                 }
                 let (stream, early) = proxy.tunnel(stream, target, port).await.map_err(through)?;
                 Ok((stream, early, None))

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::net::IpAddr;
 
-use ringfence_types::{Host, HostPattern, PortPattern};
+use ringfence_types::{Host, HostPattern, PortPattern, SniCheck};
 use serde::Serialize;
 
 use crate::ask::NoApproval;
@@ -18,16 +18,6 @@ pub enum Reach {
     Listed,
     /// Every host with a public address.
     Public,
-}
-
-/// What becomes of a TLS connection whose server name is not the host that was allowed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum SniCheck {
-    /// It is refused.
-    #[default]
-    Strict,
-    /// It goes on, and the event says so.
-    Log,
 }
 
 /// What the clients of a listener may reach. The default allows nothing.

@@ -5,13 +5,13 @@ pub(crate) mod client_hello;
 use std::io;
 use std::sync::Arc;
 
-use ringfence_types::Host;
+use ringfence_types::{Host, SniCheck};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::admit::Admission;
 use crate::event::Protocol;
-use crate::policy::{Rule, SniCheck, Wanted};
+use crate::policy::{Rule, Wanted};
 use client_hello::Found;
 
 /// Bytes of the first message: a full record and what lies around it.

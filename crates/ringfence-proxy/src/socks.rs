@@ -12,10 +12,10 @@ use crate::credentials::Credentials;
 
 pub(crate) const VERSION: u8 = 5;
 
-const NO_AUTHENTICATION: u8 = 0;
-const USER_AND_PASSWORD: u8 = 2;
+pub(crate) const NO_AUTHENTICATION: u8 = 0;
+pub(crate) const USER_AND_PASSWORD: u8 = 2;
 const NO_METHOD: u8 = 0xff;
-const CONNECT: u8 = 1;
+pub(crate) const CONNECT: u8 = 1;
 
 /// Codes of the reply (RFC 1928, section 6).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

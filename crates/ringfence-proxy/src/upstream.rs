@@ -1,25 +1,19 @@
 //! The proxy that the host itself needs to reach other networks.
 
 mod no_proxy;
+mod proxy;
+mod socks;
 
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Arc;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
 use ringfence_types::Host;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
-use crate::dial;
 use crate::event::Protocol;
-use crate::http::authority;
-use crate::resolve::Resolve;
 use no_proxy::NoProxy;
 
-/// Bytes of an upstream proxy's reply to CONNECT.
-const REPLY_LIMIT: usize = 16 * 1024;
+pub use proxy::UpstreamProxy;
+pub(crate) use proxy::Via;
 
 /// Which connections of the proxy itself go through another one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,20 +23,13 @@ pub struct Upstream {
     except: NoProxy,
 }
 
-/// An HTTP proxy of the host.
-#[derive(Clone, PartialEq, Eq)]
-pub struct UpstreamProxy {
-    host: Host,
-    port: u16,
-    /// Value of `Proxy-Authorization`.
-    authorization: Option<String>,
-}
-
 /// Why a proxy variable can't be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UpstreamError {
-    /// Only HTTP proxies can be spoken to.
-    #[error("{variable} names a proxy of the kind `{scheme}`, only `http` can be used")]
+    /// Neither an HTTP nor a SOCKS 5 proxy, or one that is spoken to by TLS.
+    #[error(
+        "{variable} names a proxy of the kind `{scheme}`, only `http`, `socks5` and `socks5h` can be used"
+    )]
     Scheme {
         /// The variable.
         variable: &'static str,
@@ -70,6 +57,10 @@ pub(crate) enum UpstreamFault {
     Reply(Host),
     #[error("the upstream proxy {0} answered {1}")]
     Status(Host, u16),
+    #[error("the upstream proxy {0} refused the user and password, or wants some")]
+    Login(Host),
+    #[error("the upstream proxy {0} answered with SOCKS code {1}")]
+    Code(Host, u8),
 }
 
 const PLAIN: [&str; 2] = ["http_proxy", "HTTP_PROXY"];
@@ -82,7 +73,7 @@ impl Upstream {
     /// case, as curl(1) reads them. `variable` gives the value of one.
     ///
     /// # Errors
-    /// A value that names no HTTP proxy.
+    /// A value that names no HTTP or SOCKS 5 proxy.
     pub fn from_variables(variable: impl Fn(&str) -> Option<String>) -> Result<Self, UpstreamError> {
         let first = |names: &[&'static str]| {
             names.iter().find_map(|&name| Some((name, variable(name).filter(|value| !value.is_empty())?)))
@@ -101,106 +92,6 @@ impl Upstream {
         let loopback = host.is_localhost() || matches!(host, Host::Ip(ip) if ip.is_loopback());
         proxy.clone().filter(|_| !loopback && !self.except.matches(host, port))
     }
-}
-
-impl UpstreamProxy {
-    fn parse(variable: &'static str, value: &str) -> Result<Self, UpstreamError> {
-        let malformed = || UpstreamError::Url { variable };
-        let rest = match value.split_once("://") {
-            Some((scheme, rest)) if scheme.eq_ignore_ascii_case("http") => rest,
-            Some((scheme, _)) => return Err(UpstreamError::Scheme { variable, scheme: scheme.to_owned() }),
-            None => value,
-        };
-        let whole = rest.split(['/', '?', '#']).next().unwrap_or_default();
-        let (user, place) = whole.rsplit_once('@').map_or((None, whole), |(user, place)| (Some(user), place));
-        let (host, port) = authority::split(place).map_err(|_| malformed())?;
-        let host = host.parse().map_err(|_| malformed())?;
-        let authorization = match user {
-            Some(user) => {
-                let plain = percent_decoded(user).ok_or_else(malformed)?;
-                let plain = if plain.contains(&b':') { plain } else { [plain, vec![b':']].concat() };
-                Some(format!("Basic {}", BASE64_STANDARD.encode(plain)))
-            }
-            None => None,
-        };
-        Ok(Self { host, port: port.unwrap_or(80), authorization })
-    }
-
-    /// Value of `Proxy-Authorization`, if the proxy wants one.
-    pub(crate) fn authorization(&self) -> Option<&str> {
-        self.authorization.as_deref()
-    }
-
-    /// Connects to the proxy itself, whose address nobody in the box has chosen.
-    pub(crate) async fn connect(&self, resolver: &dyn Resolve) -> Result<TcpStream, UpstreamFault> {
-        let addresses = match &self.host {
-            Host::Ip(ip) => vec![*ip],
-            Host::Name(name) => resolver
-                .resolve(name)
-                .await
-                .map_err(|error| UpstreamFault::Resolve(self.host.clone(), error))?,
-        };
-        let addresses: Vec<_> = addresses.into_iter().map(|ip| SocketAddr::new(ip, self.port)).collect();
-        dial::connect(&addresses).await.map_err(|error| UpstreamFault::Connect(self.host.clone(), error))
-    }
-
-    /// Asks for a tunnel; gives it with what has already come through it.
-    pub(crate) async fn tunnel(
-        &self,
-        mut stream: TcpStream,
-        target: &Host,
-        port: u16,
-    ) -> Result<(TcpStream, Vec<u8>), UpstreamFault> {
-        let broken = |error| UpstreamFault::Io(self.host.clone(), error);
-        let mut request = format!("CONNECT {target}:{port} HTTP/1.1\r\nHost: {target}:{port}\r\n");
-        if let Some(value) = &self.authorization {
-            request.push_str(&format!("Proxy-Authorization: {value}\r\n"));
-        }
-        request.push_str("\r\n");
-        stream.write_all(request.as_bytes()).await.map_err(broken)?;
-        let mut reply = Vec::with_capacity(1024);
-        loop {
-            if stream.read_buf(&mut reply).await.map_err(broken)? == 0 {
-                return Err(broken(io::ErrorKind::UnexpectedEof.into()));
-            }
-            let mut headers = [httparse::EMPTY_HEADER; 64];
-            let mut response = httparse::Response::new(&mut headers);
-            match response.parse(&reply) {
-                Ok(httparse::Status::Complete(length)) => {
-                    return match response.code {
-                        Some(200..=299) => Ok((stream, reply.split_off(length))),
-                        Some(code) => Err(UpstreamFault::Status(self.host.clone(), code)),
-                        None => Err(UpstreamFault::Reply(self.host.clone())),
-                    };
-                }
-                Ok(httparse::Status::Partial) if reply.len() < REPLY_LIMIT => {}
-                _ => return Err(UpstreamFault::Reply(self.host.clone())),
-            }
-        }
-    }
-}
-
-/// Without the password.
-impl std::fmt::Debug for UpstreamProxy {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "UpstreamProxy({}:{})", self.host, self.port)
-    }
-}
-
-fn percent_decoded(text: &str) -> Option<Vec<u8>> {
-    let mut bytes = text.bytes();
-    let mut decoded = Vec::with_capacity(text.len());
-    while let Some(byte) = bytes.next() {
-        decoded.push(match byte {
-            b'%' => {
-                let digit = |byte: u8| char::from(byte).to_digit(16);
-                let value = digit(bytes.next()?)? * 16 + digit(bytes.next()?)?;
-                u8::try_from(value).ok()?
-            }
-            other => other,
-        });
-    }
-    Some(decoded)
 }
 
 #[cfg(test)]
@@ -242,18 +133,35 @@ mod tests {
     fn user_and_password_are_sent_and_not_shown() {
         let one = upstream(&[("http_proxy", "http://us%40er:p%3Aw@p:1")]).unwrap();
         let proxy = one.plain.unwrap();
-        let expected = format!("Basic {}", BASE64_STANDARD.encode("us@er:p:w"));
-        assert_eq!(proxy.authorization(), Some(expected.as_str()));
-        assert_eq!(format!("{proxy:?}"), "UpstreamProxy(p:1)");
+        // `us@er:p:w` in Base64.
+        assert_eq!(proxy.takes_requests(), Some(Some("Basic dXNAZXI6cDp3".to_owned())));
+        assert_eq!(format!("{proxy:?}"), "UpstreamProxy(http://p:1)");
+        assert!(upstream(&[("http_proxy", "http://us%3Aer:pw@p:1")]).is_err());
+    }
+
+    #[test]
+    fn socks_proxies_take_names_or_addresses() {
+        let of = |value: &str| upstream(&[("ALL_PROXY", value)]).unwrap().tunnels.unwrap();
+        let names = of("socks5h://user:pw@p");
+        assert_eq!(format!("{names:?}"), "UpstreamProxy(socks5h://p:1080)");
+        assert!(names.takes_names() && names.takes_requests().is_none());
+        let addresses = of("SOCKS5://[::1]:9050/");
+        assert_eq!(format!("{addresses:?}"), "UpstreamProxy(socks5://[::1]:9050)");
+        assert!(!addresses.takes_names());
+        let long = format!("socks5://{}@p", "u".repeat(256));
+        assert!(matches!(upstream(&[("ALL_PROXY", &long)]), Err(UpstreamError::Url { .. })));
     }
 
     #[test]
     fn other_kinds_are_refused() {
-        let error = upstream(&[("HTTPS_PROXY", "socks5://p:1")]).unwrap_err();
+        let error = upstream(&[("HTTPS_PROXY", "HTTPS://p:1")]).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "HTTPS_PROXY names a proxy of the kind `socks5`, only `http` can be used"
+            "HTTPS_PROXY names a proxy of the kind `https`, only `http`, `socks5` and `socks5h` can be used"
         );
+        for scheme in ["socks", "socks4", "socks4a", "ftp"] {
+            assert!(upstream(&[("ALL_PROXY", &format!("{scheme}://p:1"))]).is_err(), "{scheme}");
+        }
         for value in ["http://", "http://p:x", "http://p:0", "http://u%4@p", "http://a b"] {
             assert_eq!(
                 upstream(&[("HTTP_PROXY", value)]),

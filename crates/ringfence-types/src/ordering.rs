@@ -123,6 +123,10 @@ pub enum Excess {
     OpenFiles(Option<u64>),
     /// Files of so many bytes; `None` is the caller's limit.
     FileSize(Option<u64>),
+    /// TLS connections whose server name is not the host that was allowed.
+    ServerNames,
+    /// So many connections through the proxy at one time.
+    Connections(u32),
     /// Namespaces of its own.
     NestedUserns,
     /// 32-bit programs.
@@ -158,6 +162,8 @@ impl fmt::Display for Excess {
             Self::Timeout(value) => limit(f, "run", value, " s"),
             Self::OpenFiles(value) => limit(f, "open files", value, ""),
             Self::FileSize(value) => limit(f, "files", value, " bytes"),
+            Self::ServerNames => f.write_str("use TLS server names of other hosts"),
+            Self::Connections(count) => write!(f, "{count} connections at one time"),
             Self::NestedUserns => f.write_str("create namespaces of its own"),
             Self::I386 => f.write_str("run 32-bit programs"),
         }
@@ -197,6 +203,12 @@ impl ResolvedPolicy {
             let kept = |denied: &HostPattern| self.deny_hosts.iter().any(|own| own.covers_denial(denied));
             let lifted = baseline.deny_hosts.iter().filter(|denied| !kept(denied));
             excess.extend(lifted.cloned().map(Excess::UndeniedHost));
+            if baseline.network != Network::AllowAll {
+                let (own, base) = (self.proxy, baseline.proxy);
+                excess.extend((own.sni > base.sni).then_some(Excess::ServerNames));
+                let more = own.max_connections > base.max_connections;
+                excess.extend(more.then_some(Excess::Connections(own.max_connections)));
+            }
         }
         if self.network.is_by_host() && baseline.network != Network::AllowAll {
             let known = |host: &&HostPattern| baseline.internal_hosts.iter().any(|base| base.covers(host));

@@ -2,7 +2,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{HostPattern, LayerName, Publish, SandboxCapabilities, UnixPath, WorkspaceAccess};
+use crate::{HostPattern, LayerName, ProxySettings, Publish, SandboxCapabilities, UnixPath, WorkspaceAccess};
 
 /// Identity of a file at the time of its approval. An inode number alone is reused at once after an unlink.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -217,6 +217,8 @@ pub struct ResolvedPolicy {
     pub protected: Protected,
     /// Limits of each process.
     pub rlimits: Rlimits,
+    /// The proxy of a network by host name.
+    pub proxy: ProxySettings,
     /// Linux only.
     pub linux: Linux,
 }

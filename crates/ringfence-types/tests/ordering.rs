@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use ringfence_types::{
-    DeviceGrant, Excess, HostPattern, Linux, Network, PathKind, PortPattern, Protected, Publish,
-    ResolvedPath, ResolvedPolicy, Rlimits, UnixPath, WorkspaceAccess,
+    DeviceGrant, Excess, HostPattern, Linux, Network, PathKind, PortPattern, Protected, ProxySettings,
+    Publish, ResolvedPath, ResolvedPolicy, Rlimits, SniCheck, UnixPath, WorkspaceAccess,
 };
 
 fn resolved(path: impl Into<PathBuf>) -> ResolvedPath {
@@ -94,13 +94,14 @@ prop_compose! {
         files in files(), (network, deny_hosts, internal_hosts) in (network(), hosts(), hosts()), devices in devices(),
         (loopback_ports, publish) in (prop::sample::subsequence(vec![1_u16, 2, 3], 0..=3), publish()),
         flags in prop::array::uniform4(any::<bool>()),
-        limits in prop::array::uniform5(limit()),
+        limits in prop::array::uniform5(limit()), (log, max_connections) in (any::<bool>(), 1_u32..3),
     ) -> ResolvedPolicy {
         let [loopback, spawn, nested_userns, allow_i386] = flags;
         let [max_memory_mb, max_processes, timeout_secs, open_files, file_size] = limits;
         ResolvedPolicy {
             network, deny_hosts, internal_hosts, loopback_ports, publish, devices, loopback, spawn, max_memory_mb, max_processes, timeout_secs,
             rlimits: Rlimits { open_files, file_size },
+            proxy: ProxySettings { sni: if log { SniCheck::Log } else { SniCheck::Strict }, max_connections },
             linux: Linux { nested_userns, allow_i386, ..Linux::default() },
             ..files
         }
@@ -136,6 +137,7 @@ fn empty() -> ResolvedPolicy {
         caches: Vec::new(),
         protected: Protected::default(),
         rlimits: Rlimits::default(),
+        proxy: ProxySettings::default(),
         linux: Linux::default(),
     }
 }
@@ -180,6 +182,7 @@ fn replaced(base: &ResolvedPolicy, other: ResolvedPolicy, respect: i32) -> Resol
             internal_hosts: other.internal_hosts,
             loopback_ports: other.loopback_ports,
             publish: other.publish,
+            proxy: other.proxy,
             ..base
         },
         2 => ResolvedPolicy { devices: other.devices, unix_sockets: other.unix_sockets, ..base },

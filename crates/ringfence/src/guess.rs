@@ -172,6 +172,7 @@ mod tests {
             caches: Vec::new(),
             protected: Protected { read_only: vec![at("/w/.git/config")], ..Protected::default() },
             rlimits: Default::default(),
+            proxy: Default::default(),
             linux: Default::default(),
         }
     }

@@ -2,7 +2,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use ringfence_gate::SessionPolicy;
-use ringfence_types::{EnvVar, HostPattern, NetworkPolicy, Publish};
+use ringfence_types::{EnvVar, HostPattern, NetworkPolicy, ProxySettings, Publish, SniCheck};
 
 use crate::Mode;
 use crate::config::{ConfigError, SandboxConfig};
@@ -40,6 +40,8 @@ pub struct RunOptions {
     pub loopback_ports: Vec<u16>,
     /// Ports of the host that lead into the box.
     pub publish: Vec<Publish>,
+    /// What is done about TLS server names that don't fit; `None` leaves the configuration's.
+    pub sni: Option<SniCheck>,
     /// Takes away the right to start processes.
     pub no_spawn: bool,
     /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
@@ -140,6 +142,7 @@ impl SessionSettings {
                 Mode::ReadOnly | Mode::FullAccess => Vec::new(),
             },
             rlimits: selected.rlimits,
+            proxy: ProxySettings { sni: options.sni.unwrap_or(config.proxy.sni), ..config.proxy },
             linux: config.linux.clone(),
         };
         Ok(Self { mode, profiles: selected.names, packages, policy, env })

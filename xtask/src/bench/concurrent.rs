@@ -35,13 +35,15 @@ pub(crate) fn runs(setup: &Setup, report: &mut Report) -> Result<(), Error> {
             None,
         );
     }
-    memory(setup, report)
+    memory(setup, report, "", &[])?;
+    // Nobody asks for this host: what a proxy costs that has nothing to do.
+    memory(setup, report, ", with a proxy", &["--allow-host", "a.invalid"])
 }
 
 /// Proportional set size of each supervisor while 200 programs sleep inside.
-fn memory(setup: &Setup, report: &mut Report) -> Result<(), Error> {
+fn memory(setup: &Setup, report: &mut Report, kind: &str, options: &[&str]) -> Result<(), Error> {
     let workspace = setup.folder("empty")?;
-    let children = spawn(200, || setup.inside(&workspace, &[], &["sleep", "6"]))?;
+    let children = spawn(200, || setup.inside(&workspace, options, &["sleep", "6"]))?;
     // All of them are up when each has its program below it.
     let deadline = Instant::now() + Duration::from_secs(4);
     while Instant::now() < deadline && !children.iter().all(|(child, _)| started(child.id())) {
@@ -62,7 +64,7 @@ fn memory(setup: &Setup, report: &mut Report) -> Result<(), Error> {
         let bar = (what == "supervisor").then_some(2.0);
         let text = mebibytes(middle);
         report.add(
-            &format!("memory of 200 runs, each: {what}"),
+            &format!("memory of 200 runs{kind}, each: {what}"),
             text,
             "MiB",
             Some(middle as f64 / 1024.0),

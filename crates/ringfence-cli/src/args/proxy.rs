@@ -3,16 +3,17 @@
 use std::net::SocketAddr;
 
 use clap::{ArgAction, Args, ValueEnum};
-use ringfence_types::HostPattern;
+use ringfence_types::{HostPattern, SniCheck};
 
 /// `ringfence proxy`
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
-    /// Let clients reach this host
+    /// Let clients reach this host: name, *.suffix, **.suffix, address or network, with :port or :* [default: ports 80
+    /// and 443]
     #[arg(long, value_name = "PATTERN", action = ArgAction::Append, help_heading = "Policy")]
     pub(crate) allow_host: Vec<HostPattern>,
 
-    /// Keep clients from this host, whatever else is said
+    /// Keep clients from this host, whatever else is said; without a port on every port
     #[arg(long, value_name = "PATTERN", action = ArgAction::Append, help_heading = "Policy")]
     pub(crate) deny_host: Vec<HostPattern>,
 
@@ -27,6 +28,10 @@ pub(crate) struct ProxyArgs {
     /// What to do with a TLS connection whose server name is not the allowed host
     #[arg(long, value_name = "CHECK", default_value = "strict", help_heading = "Policy")]
     pub(crate) sni: Sni,
+
+    /// Connections at one time; further ones wait
+    #[arg(long, value_name = "N", default_value_t = 16384, value_parser = clap::value_parser!(u32).range(1..=65_536), help_heading = "Limits")]
+    pub(crate) max_connections: u32,
 
     /// Loopback address and port to listen on; port 0 means a free one
     #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:0")]
@@ -44,11 +49,20 @@ pub(crate) enum ProxyNet {
     Public,
 }
 
-/// `--sni`
+/// `--sni`, of runs too
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Sni {
     /// Refuse it
     Strict,
     /// Say so, and let it pass
     Log,
+}
+
+impl From<Sni> for SniCheck {
+    fn from(check: Sni) -> Self {
+        match check {
+            Sni::Strict => Self::Strict,
+            Sni::Log => Self::Log,
+        }
+    }
 }

@@ -8,7 +8,7 @@ use clap::builder::{NonEmptyStringValueParser, OsStringValueParser, TypedValuePa
 use clap::{ArgAction, Args, ValueEnum, ValueHint};
 use ringfence_types::{HostPattern, LayerName, Publish};
 
-use super::values;
+use super::{Sni, values};
 
 /// `ringfence run`
 #[derive(Debug, Default, PartialEq, Eq, Args)]
@@ -155,6 +155,10 @@ pub(crate) struct NetworkArgs {
     /// Let the box reach this port of the host's loopback, at the same port of its own
     #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) allow_loopback: Vec<u16>,
+
+    /// What to do with a TLS connection whose server name is not the allowed host [default: strict]
+    #[arg(long, value_name = "CHECK")]
+    pub(crate) sni: Option<Sni>,
 }
 
 /// Limits of a run.

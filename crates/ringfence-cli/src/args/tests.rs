@@ -63,6 +63,8 @@ fn every_option_of_the_contract_is_there() {
         "a.example",
         "--deny-host",
         "b.example",
+        "--sni",
+        "log",
         "--publish",
         "127.0.0.1:8080:80",
         "--allow-loopback",
@@ -110,6 +112,7 @@ fn every_option_of_the_contract_is_there() {
     assert_eq!(args.policy.env, ["K=V", "P"]);
     assert_eq!(args.network.net, Some(Net::Public));
     assert_eq!(args.network.allow_loopback, [5432]);
+    assert_eq!(args.network.sni, Some(Sni::Log));
     assert_eq!(args.limits.memory, Some(512 << 20));
     assert_eq!(args.limits.cpu, Some(50));
     assert_eq!(args.setup.require.len(), 2);

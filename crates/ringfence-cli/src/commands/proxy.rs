@@ -9,21 +9,18 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
 use ringfence_proxy::{
-    EgressPolicy, Event, EventSink, Limits, Listener, Phase, Proxy, Reach, Rule, Run, SniCheck,
-    SystemResolver, Upstream,
+    EgressPolicy, Event, EventSink, Limits, Listener, Phase, Proxy, Reach, Rule, Run, SystemResolver,
+    Upstream,
 };
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
-use crate::args::{ProxyArgs, ProxyNet, Sni};
+use crate::args::{ProxyArgs, ProxyNet};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::one_line;
+use crate::output::{one_line, print_note};
 use crate::usage::UsageError;
 
-/// Connections at one time, of all clients together.
-const CONNECTIONS: usize = 16 * 1024;
 /// Events that wait for a slow reader of standard output; further ones are counted and lost.
 const QUEUE: usize = 16 * 1024;
 
@@ -33,7 +30,16 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<Exit, CliError> {
     let listen_error = |source| CliError::Listen { address: args.listen, source };
     let socket = TcpListener::bind(args.listen).map_err(listen_error)?;
     let address = socket.local_addr().map_err(listen_error)?;
-    raise_file_limit();
+    let connections = usize::try_from(args.max_connections).unwrap_or(usize::MAX);
+    let mut limits = Limits { connections, ..Limits::default() };
+    if let Some(files) = limits.fit_open_files() {
+        let most = limits.connections;
+        print_note(&format!(
+            "ringfence: at most {most} connections at one time: the limit of open files is {files}\n\
+             hint: raise it (`ulimit -Hn {}`), or ask for fewer with --max-connections\n",
+            2 * connections + 256
+        ));
+    }
     let (printer, sink) = Printer::start(args.json)?;
     sink.line(if args.json {
         json!({"event": "listening", "address": address}).to_string()
@@ -43,7 +49,7 @@ pub(crate) fn proxy(args: &ProxyArgs) -> Result<Exit, CliError> {
     let run = Run {
         name: "proxy".to_owned(),
         policy,
-        limits: Limits { connections: CONNECTIONS, ..Limits::default() },
+        limits,
         events: Arc::new(sink),
         ask: None,
         listeners: vec![Listener::Proxy { socket, credentials: None }],
@@ -95,17 +101,8 @@ fn policy(args: &ProxyArgs) -> Result<EgressPolicy, UsageError> {
         internal: Vec::new(),
         allow_private: false,
         allow_loopback_ports: args.allow_loopback.iter().copied().collect(),
-        sni: match args.sni {
-            Sni::Strict => SniCheck::Strict,
-            Sni::Log => SniCheck::Log,
-        },
+        sni: args.sni.into(),
     })
-}
-
-/// A tunnel takes two descriptors. Where the limit can't be raised it stays as it is: further connections wait.
-fn raise_file_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 /// Writes lines to standard output on a thread of its own, so that a slow reader does not hold up connections.

@@ -7,6 +7,7 @@ mod lookups;
 mod lost;
 mod packages;
 mod publish;
+mod server_names;
 mod transparent;
 mod variables;
 

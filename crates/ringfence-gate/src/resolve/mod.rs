@@ -250,6 +250,7 @@ pub(crate) fn resolve(
         caches: caches::prepare(host, root, &resolver, &session.caches)?,
         protected: Protected::default(),
         rlimits: session.rlimits,
+        proxy: session.proxy,
         linux: session.linux.clone(),
     };
     policy.protected = host.own_files(&policy, &resolver);

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 
 use ringfence_plan::linux::network::{DNS, PROXY, TRANSPARENT_PORT};
 use ringfence_plan::linux::{HostRules, NetworkPlan};
-use ringfence_types::{LayerName, LayerStatus, PortPattern, Step};
+use ringfence_types::{LayerName, LayerStatus, PortPattern, SniCheck, Step};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with};
@@ -62,7 +62,10 @@ pub(super) fn set_up(
         said.extend(publish);
     }
     Event::NetworkReady.send(control, None).at(Step::Loopback)?;
-    reporter.layer(LayerName::Proxy, LayerStatus::Enforced, said.join("; "));
+    let checked = plan.hosts.is_none() || plan.proxy.sni == SniCheck::Strict;
+    let status = if checked { LayerStatus::Enforced } else { LayerStatus::Partial };
+    said.extend((!checked).then(|| "TLS server names of other hosts pass".to_owned()));
+    reporter.layer(LayerName::Proxy, status, said.join("; "));
     Ok(())
 }
 

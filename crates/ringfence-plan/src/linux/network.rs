@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 
-use ringfence_types::{HostPattern, Network, Publish, ResolvedPolicy};
+use ringfence_types::{HostPattern, Network, ProxySettings, Publish, ResolvedPolicy};
 use serde::{Deserialize, Serialize};
 
 use super::EnvBytes;
@@ -30,6 +30,8 @@ pub struct NetworkPlan {
     pub loopback_ports: Vec<u16>,
     /// Ports of the host that lead into the box.
     pub publish: Vec<Publish>,
+    /// Settings of the proxy, which serves `hosts` and `loopback_ports`.
+    pub proxy: ProxySettings,
 }
 
 /// The proxy's rules.
@@ -54,8 +56,12 @@ impl NetworkPlan {
             deny: policy.deny_hosts.clone(),
             internal: policy.internal_hosts.clone(),
         });
-        let plan =
-            Self { hosts, loopback_ports: policy.loopback_ports.clone(), publish: policy.publish.clone() };
+        let plan = Self {
+            hosts,
+            loopback_ports: policy.loopback_ports.clone(),
+            publish: policy.publish.clone(),
+            proxy: policy.proxy,
+        };
         let needed = plan.hosts.is_some() || !plan.loopback_ports.is_empty() || !plan.publish.is_empty();
         (needed && policy.network != Network::AllowAll).then_some(plan)
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use ringfence_plan::LinuxFacts;
 use ringfence_plan::linux::{LinuxPlan, MountOp, RootEntry, linux, seccomp::Arch};
 use ringfence_types::{
-    FileId, Linux, Network, Owner, PathKind, Protected, ResolvedPath, ResolvedPolicy, Rlimits,
+    FileId, Linux, Network, Owner, PathKind, Protected, ProxySettings, ResolvedPath, ResolvedPolicy, Rlimits,
     WorkspaceAccess,
 };
 
@@ -85,6 +85,7 @@ pub(crate) fn strict() -> ResolvedPolicy {
         caches: Vec::new(),
         protected: Protected::default(),
         rlimits: Rlimits::default(),
+        proxy: ProxySettings::default(),
         linux: Linux::default(),
     }
 }

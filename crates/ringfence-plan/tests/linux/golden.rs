@@ -4,7 +4,9 @@ use ringfence_plan::linux::seccomp::SocketGate;
 use ringfence_plan::linux::{
     Groundwork, HostRules, MountOp, NetworkPlan, PRIVATE, RootEntry, UsualView, linux,
 };
-use ringfence_types::{CacheMount, HostPattern, Linux, Network, Owner, PathKind, Protected, ResolvedPolicy};
+use ringfence_types::{
+    CacheMount, HostPattern, Linux, Network, Owner, PathKind, Protected, ProxySettings, ResolvedPolicy,
+};
 
 use crate::fixture::{WORKSPACE, dir, facts, file, mounts, path, plan, strict, workspace_write};
 
@@ -149,7 +151,12 @@ fn a_network_by_host_has_a_proxy_and_its_own_resolver() {
     assert!(plan.own_network);
     assert_eq!(plan.socket_gate, SocketGate::ProxyRouted);
     let rules = HostRules { public: false, allow: vec![host], deny: Vec::new(), internal: Vec::new() };
-    let expected = NetworkPlan { hosts: Some(rules), loopback_ports: Vec::new(), publish: Vec::new() };
+    let expected = NetworkPlan {
+        hosts: Some(rules),
+        loopback_ports: Vec::new(),
+        publish: Vec::new(),
+        proxy: ProxySettings::default(),
+    };
     assert_eq!(plan.network, Some(expected));
     let forced = |name: &str| plan.env_forced.iter().find(|(known, _)| known.to_string() == name);
     for name in ["HTTPS_PROXY", "http_proxy", "npm_config_proxy", "PIP_PROXY", "CARGO_HTTP_PROXY"] {

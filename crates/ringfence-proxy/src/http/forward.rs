@@ -74,11 +74,7 @@ pub(crate) async fn run(
         sender: Arc::new(Mutex::new(Some(sender))),
         upgrades: Upgrades::default(),
         failed: Arc::default(),
-        rewrite: Rewrite {
-            host,
-            port,
-            authorization: plain_through.map(|proxy| proxy.authorization().map(str::to_owned)),
-        },
+        rewrite: Rewrite { host, port, authorization: plain_through },
     };
     let (upgrades, failed) = (Arc::clone(&exchange.upgrades), Arc::clone(&exchange.failed));
     let answer = async {
@@ -159,6 +155,10 @@ impl Exchange {
         }
         let from_host = hyper::upgrade::on(&mut response);
         let protocol = response.headers().get(header::UPGRADE).cloned();
+        // With both, the chunks have told the length (RFC 9112, section 6.3).
+        if response.headers().contains_key(header::TRANSFER_ENCODING) {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         remove_hop_by_hop(response.headers_mut());
         if switched {
             set_upgrade(response.headers_mut(), protocol);

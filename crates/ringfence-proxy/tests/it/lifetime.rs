@@ -146,3 +146,36 @@ fn many_runs_have_a_proxy_each() {
         assert!(answer.contains(&format!("is denied by `h{number}.test`")), "{answer}");
     }
 }
+
+#[test]
+fn a_lack_of_descriptors_passes() {
+    let output = std::process::Command::new("sh")
+        .args(["-c", "ulimit -n 40 && exec \"$@\"", "sh"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", "lifetime::with_few_descriptors", "--ignored", "--nocapture"])
+        .output()
+        .unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("1 passed"), "{text}");
+}
+
+#[tokio::test]
+#[ignore = "a process of its own, started by another test"]
+async fn with_few_descriptors() {
+    let port = echo_server().await;
+    let proxy = Setup::new(&["a.test:*"]).loopback(port).start();
+    let authority = format!("a.test:{port}");
+    proxy.tunnel(&authority).await;
+    let mut clients = Vec::new();
+    let error = loop {
+        match TcpStream::connect(proxy.address).await {
+            Ok(client) => clients.push(client),
+            Err(error) => break error,
+        }
+    };
+    // This process's own, and so the proxy's.
+    assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::MFILE.raw_os_error()));
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    drop(clients);
+    proxy.tunnel(&authority).await;
+}

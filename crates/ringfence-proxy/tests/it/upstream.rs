@@ -133,3 +133,77 @@ async fn its_refusal_is_told() {
         assert_eq!(proxy.end().await.ending, Some(Ending::UpstreamRefused));
     }
 }
+
+/// A SOCKS 5 proxy that wants a login, notes what it is asked for and then echoes.
+async fn socks() -> (u16, Heads) {
+    let asked = Heads::default();
+    let noted = Arc::clone(&asked);
+    let port = server(move |mut stream| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let methods = exactly(&mut stream, 2).await[1];
+            exactly(&mut stream, methods.into()).await;
+            stream.write_all(&[5, 2]).await.unwrap();
+            let login = exactly(&mut stream, 5).await;
+            stream.write_all(&[1, u8::from(login != [1, 1, b'u', 1, b'p'])]).await.unwrap();
+            let kind = exactly(&mut stream, 4).await[3];
+            let target = match kind {
+                3 => {
+                    let length = exactly(&mut stream, 1).await[0];
+                    String::from_utf8(exactly(&mut stream, length.into()).await).unwrap()
+                }
+                _ => format!("{:?}", exactly(&mut stream, 4).await),
+            };
+            exactly(&mut stream, 2).await;
+            noted.lock().unwrap().push(target);
+            stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0]).await.unwrap();
+            let (mut reader, mut writer) = stream.split();
+            let _ = tokio::io::copy(&mut reader, &mut writer).await;
+        }
+    })
+    .await;
+    (port, asked)
+}
+
+fn through_socks(scheme: &str, login: &str, port: u16, setup: Setup) -> Setup {
+    let url = format!("{scheme}://{login}@127.0.0.1:{port}");
+    let variable = |name: &str| (name == "ALL_PROXY").then(|| url.clone());
+    Setup { upstream: Upstream::from_variables(variable).unwrap(), ..setup }
+}
+
+#[tokio::test]
+async fn socks_gets_names_or_addresses() {
+    let (port, asked) = socks().await;
+    let setup = || Setup::new(&["unknown.test", "a.test"]).loopback(443);
+    let proxy = through_socks("socks5h", "u:p", port, setup()).start();
+    let mut client = proxy.tunnel("unknown.test:443").await;
+    client.write_all(b"ping").await.unwrap();
+    assert_eq!(exactly(&mut client, 4).await, b"ping");
+    let proxy = through_socks("socks5", "u:p", port, setup()).start();
+    proxy.tunnel("a.test:443").await;
+    // What can't be looked up here has no address that could be handed on.
+    assert!(proxy.ask(connect("unknown.test:443")).await.starts_with("HTTP/1.1 502 "));
+    assert_eq!(*asked.lock().unwrap(), ["unknown.test", "[127, 0, 0, 1]"]);
+}
+
+#[tokio::test]
+async fn a_plain_request_goes_through_a_tunnel_of_socks() {
+    let (port, asked) = socks().await;
+    let proxy = through_socks("socks5h", "u:p", port, Setup::new(&["unknown.test"])).start();
+    // The proxy behind echoes the request, which is no response.
+    let answer = proxy.ask("GET http://unknown.test/ HTTP/1.1\r\nHost: unknown.test\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 502 "), "{answer}");
+    assert_eq!(*asked.lock().unwrap(), ["unknown.test"]);
+}
+
+#[tokio::test]
+async fn a_refused_login_is_told() {
+    let (port, _) = socks().await;
+    let proxy = through_socks("socks5h", "u:q", port, Setup::new(&["unknown.test"])).start();
+    let answer = proxy.ask(connect("unknown.test:443")).await;
+    assert!(
+        answer.starts_with("HTTP/1.1 502 ") && answer.contains("refused the user and password"),
+        "{answer}"
+    );
+    assert_eq!(proxy.end().await.ending, Some(Ending::UpstreamRefused));
+}

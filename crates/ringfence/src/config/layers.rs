@@ -5,6 +5,7 @@ use std::time::Duration;
 use ringfence_gate::protected::GitProtection;
 use ringfence_policy::command_policy::Enforcement;
 use ringfence_policy::{Category, Limit, LimitConfig, RateLimitConfig};
+use ringfence_types::SniCheck;
 
 use super::problem::{Problem, ProblemKind};
 use super::raw::{RawCommandPolicy, RawConfig, RawProfile, RawRateLimit, RawWindow};
@@ -37,6 +38,8 @@ pub(super) fn apply(config: &mut SandboxConfig, raw: RawConfig, host: &HostEnv) 
     set(&mut config.protected.names, names);
     set(&mut config.protected.search_ms, sandbox.protected.search_ms);
     set(&mut config.protected.recheck_seconds, sandbox.protected.recheck_seconds);
+    set(&mut config.proxy.sni, sandbox.network.sni);
+    set(&mut config.proxy.max_connections, sandbox.network.max_connections.map(count));
     set(&mut config.linux.nested_userns, sandbox.linux.nested_userns);
     set(&mut config.linux.allow_i386, sandbox.linux.allow_i386);
     set(&mut config.linux.tmp_size, sandbox.linux.tmp_size);
@@ -92,6 +95,10 @@ pub(super) fn tighten(config: &mut SandboxConfig, raw: RawConfig) -> Result<(), 
             }
         }
     }
+    tightener.only(&mut config.proxy.sni, "sandbox.network.sni", sandbox.network.sni, |new, old| new <= old);
+    let connections = sandbox.network.max_connections.map(count);
+    let known = &mut config.proxy.max_connections;
+    tightener.only(known, "sandbox.network.max_connections", connections, |new, old| new <= old);
     let linux = &mut config.linux;
     let raw_linux = sandbox.linux;
     tightener.only(
@@ -266,6 +273,15 @@ impl Shown for Enforcement {
             Self::Off => "\"off\"".into(),
             Self::Warn => "\"warn\"".into(),
             Self::Block => "\"block\"".into(),
+        }
+    }
+}
+
+impl Shown for SniCheck {
+    fn shown(&self) -> String {
+        match self {
+            Self::Strict => "\"strict\"".into(),
+            Self::Log => "\"log\"".into(),
         }
     }
 }

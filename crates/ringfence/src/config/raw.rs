@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use ringfence_gate::protected::GitProtection;
 use ringfence_policy::Category;
 use ringfence_policy::command_policy::{CustomAction, CustomRule, Enforcement};
-use ringfence_types::{HostPattern, HostPatternError};
+use ringfence_types::{HostPattern, HostPatternError, SniCheck};
 use toml::de::DeTable;
 
 use super::problem::Problem;
@@ -24,6 +24,7 @@ pub(crate) struct RawSandbox {
     pub(crate) default_timeout_seconds: Option<Setting<u64>>,
     pub(crate) max_output_bytes: Option<Setting<u64>>,
     pub(crate) protected: RawProtected,
+    pub(crate) network: RawNetwork,
     pub(crate) linux: RawLinux,
     pub(crate) rate_limit: RawRateLimit,
     pub(crate) command_policy: RawCommandPolicy,
@@ -43,6 +44,12 @@ pub(crate) struct RawProtected {
     pub(crate) names: Option<Setting<Vec<String>>>,
     pub(crate) search_ms: Option<Setting<u64>>,
     pub(crate) recheck_seconds: Option<Setting<u64>>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct RawNetwork {
+    pub(crate) sni: Option<Setting<SniCheck>>,
+    pub(crate) max_connections: Option<Setting<u64>>,
 }
 
 #[derive(Debug, Default)]
@@ -126,7 +133,6 @@ pub(crate) fn parse(text: &str) -> Result<RawConfig, Vec<Problem>> {
 fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
     reader.not_available(&["macos"], "the macOS backend");
     reader.not_available(&["windows"], "the Windows backend");
-    reader.not_available(&["network"], "settings of the proxy");
     reader.not_available(&["audit"], "the durable audit ledger");
     RawSandbox {
         workspace_root: reader.string("workspace_root"),
@@ -134,6 +140,7 @@ fn sandbox(reader: &mut Reader<'_>) -> RawSandbox {
         default_timeout_seconds: reader.integer("default_timeout_seconds", 1..365 * DAY + 1),
         max_output_bytes: reader.integer("max_output_bytes", 1024..(1 << 30) + 1),
         protected: reader.table("protected", protected).unwrap_or_default(),
+        network: reader.table("network", network).unwrap_or_default(),
         linux: reader.table("linux", linux).unwrap_or_default(),
         rate_limit: reader.table("rate_limit", rate_limit).unwrap_or_default(),
         command_policy: reader.table("command_policy", command_policy).unwrap_or_default(),
@@ -178,6 +185,13 @@ fn protected(reader: &mut Reader<'_>) -> RawProtected {
         names,
         search_ms: reader.integer("search_ms", 1..600_001),
         recheck_seconds: reader.integer("recheck_seconds", 0..DAY + 1),
+    }
+}
+
+fn network(reader: &mut Reader<'_>) -> RawNetwork {
+    RawNetwork {
+        sni: reader.word("sni", &[("strict", SniCheck::Strict), ("log", SniCheck::Log)]),
+        max_connections: reader.integer("max_connections", 1..65_537),
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use ringfence_gate::{GateConfig, protected};
 use ringfence_policy::{CommandPolicyConfig, RateLimitConfig};
-use ringfence_types::{HostPattern, LayerName, Linux, Rlimits};
+use ringfence_types::{HostPattern, LayerName, Linux, ProxySettings, Rlimits};
 
 use crate::host::HostEnv;
 use crate::{Mode, OutputFloor, SessionSettings};
@@ -26,6 +26,8 @@ pub struct SandboxConfig {
     pub max_output_bytes: usize,
     /// What the box may not plant.
     pub protected: protected::Settings,
+    /// Settings of the proxy of a network by host name.
+    pub proxy: ProxySettings,
     /// Settings of the Linux backends.
     pub linux: Linux,
     /// Rate limits by category of tool.
@@ -53,6 +55,7 @@ impl SandboxConfig {
             default_timeout: Some(Duration::from_secs(60)),
             max_output_bytes: 1 << 20,
             protected: protected::Settings::default(),
+            proxy: ProxySettings::default(),
             linux: Linux::default(),
             rate_limit: RateLimitConfig::default(),
             command_policy: CommandPolicyConfig::default(),

@@ -3,6 +3,7 @@ use std::fs;
 use std::time::Duration;
 
 use ringfence_policy::{Category, RateLimitConfig};
+use ringfence_types::ProxySettings;
 
 use super::*;
 use crate::Mode;
@@ -103,10 +104,13 @@ env = ["=x"]
 
 #[test]
 fn keys_of_later_features_are_refused_by_name() {
-    let text = "[sandbox.network]\nx = 1\n[sandbox.macos]\n[sandbox.linux]\nmax_pids = 3\n[profile.p]\nmax_processes = 1\n";
+    let text = "[sandbox.audit]\nx = 1\n[sandbox.macos]\n[sandbox.linux]\nmax_pids = 3\n[profile.p]\nmax_processes = 1\n";
     let found = problems(text);
     assert_eq!(found.len(), 4, "{found:#?}");
-    assert_eq!(found[0], "line 1: `sandbox.network` needs settings of the proxy, which is not available yet");
+    assert_eq!(
+        found[0],
+        "line 1: `sandbox.audit` needs the durable audit ledger, which is not available yet"
+    );
     assert!(found[2].starts_with("line 5: `sandbox.linux.max_pids` needs cgroup limits"), "{found:#?}");
     assert!(found[3].starts_with("line 7: `profile.p.max_processes`"), "{found:#?}");
 }
@@ -231,6 +235,9 @@ max_output_bytes = 2048
 [sandbox.protected]
 git = "all"
 names = [".mine"]
+[sandbox.network]
+sni = "strict"
+max_connections = 8
 [sandbox.linux]
 tmp_size = 1048576
 nested_userns = false
@@ -250,6 +257,7 @@ timeout_seconds = 3
             && config.protected.names.contains(&".vscode".into())
     );
     assert_eq!(config.linux.tmp_size, 1 << 20);
+    assert_eq!(config.proxy, ProxySettings { max_connections: 8, ..ProxySettings::default() });
     assert_eq!(config.rate_limit.limit(Category::Admin).max_requests, 1);
     assert_eq!(config.rate_limit.limit(Category::Admin).window, Duration::from_secs(120));
     assert_eq!(config.profiles["rust"].deny, ["keys"]);
@@ -277,6 +285,8 @@ timeout_seconds = 5
         ("sandbox.protected.git", "sandbox.protected", "git = \"executable\""),
         ("sandbox.protected.search_ms", "sandbox.protected", "search_ms = 1"),
         ("sandbox.protected.recheck_seconds", "sandbox.protected", "recheck_seconds = 1"),
+        ("sandbox.network.sni", "sandbox.network", "sni = \"log\""),
+        ("sandbox.network.max_connections", "sandbox.network", "max_connections = 4097"),
         ("sandbox.linux.nested_userns", "sandbox.linux", "nested_userns = true"),
         ("sandbox.linux.allow_i386", "sandbox.linux", "allow_i386 = true"),
         ("sandbox.linux.tmp_size", "sandbox.linux", "tmp_size = 2147483649"),

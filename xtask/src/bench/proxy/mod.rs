@@ -124,9 +124,9 @@ fn latency(
 
 /// Memory of the process for each tunnel in which nothing passes.
 fn idle(setup: &Setup, report: &mut Report, server: &Server, contender: &Contender) -> Result<(), Error> {
-    // Both ends of a tunnel lie in this process, and both in the proxy.
+    // Both ends of a tunnel lie in this process, and both in the proxy, which keeps 256 files for other things.
     let files = usize::try_from(contender::file_limit()?).unwrap_or(usize::MAX);
-    let count = contender.most_tunnels().min(setup.rounds(IDLE)).min(files.saturating_sub(200) / 2);
+    let count = contender.most_tunnels().min(setup.rounds(IDLE)).min(files.saturating_sub(300) / 2);
     let before = contender.memory_kib()?;
     let tunnels: Vec<TcpStream> = (0..count)
         .map(|_| open(Some(contender), server.holding()))

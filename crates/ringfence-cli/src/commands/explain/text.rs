@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use ringfence::packages::{PackageHost, Packages};
 use ringfence_plan::linux::seccomp::{Action, RuleSummary};
 use ringfence_plan::linux::{LandlockAccess, LinuxPlan};
-use ringfence_types::{Network, ResolvedPolicy, UnixPath, WorkspaceAccess};
+use ringfence_types::{Network, ResolvedPolicy, SniCheck, UnixPath, WorkspaceAccess};
 
 use super::{layers, mounts};
 use crate::output::{HEADING, Table};
@@ -78,6 +78,9 @@ fn summary(subject: &Subject<'_>) -> Table {
     packages(&mut table, subject.packages);
     if !policy.deny_hosts.is_empty() {
         table.plain(["hosts denied", &joined(&policy.deny_hosts)]);
+    }
+    if policy.network.is_by_host() && policy.proxy.sni == SniCheck::Log {
+        table.plain(["tls", "server names of other hosts pass"]);
     }
     for port in &policy.loopback_ports {
         table.plain(["port", &format!("{port} leads to the host's")]);

@@ -78,6 +78,8 @@ fn help() {
                                         [default: 127.0.0.1] and port, then the server's port
           --allow-loopback <PORT>       Let the box reach this port of the host's loopback, at the same
                                         port of its own
+          --sni <CHECK>                 What to do with a TLS connection whose server name is not the
+                                        allowed host [default: strict] [possible values: strict, log]
 
     Limits:
           --timeout <TIME>     End the run after this time: 60s, 5m, 1h30m [default: no limit]
