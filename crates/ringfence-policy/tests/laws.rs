@@ -141,12 +141,12 @@ fn deep_nesting_has_a_verdict() {
         {
             let text = format!("{}rm -rf /{}", open.repeat(depth), close.repeat(depth));
             let found = judge(text.as_bytes(), Shell::Posix);
-            // Beyond the bound on nested texts the command is recorded.
-            let expected =
-                if open == "eval " && depth > 500 { Disposition::Warn } else { Disposition::Block };
-            assert_eq!(found, expected, "{open} {depth}");
+            assert_eq!(found, Disposition::Block, "{open} {depth}");
         }
     }
+    // What lies deeper than the bound on nested texts can't be seen, whatever it is.
+    let verdict = policy().evaluate(&script(format!("{}true", "eval ".repeat(900)).as_bytes(), Shell::Posix));
+    assert_eq!((verdict.rules(), verdict.disposition), (vec!["too-deep"], Disposition::Block));
     let text = format!("{}rm -rf /", "$( ( { ".repeat(50_000));
     assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block);
     // Here-documents in here-documents.

@@ -38,6 +38,8 @@ pub(super) struct Upstream {
     pub(super) unseen: bool,
     /// Names of files that are listed in it.
     pub(super) names: Vec<Vec<u8>>,
+    /// Whether a shell that reads its commands from somewhere writes it.
+    pub(super) shell: bool,
 }
 
 /// A text to be read.
@@ -106,6 +108,11 @@ impl Definitions {
         }
         self.calls += 1;
         Called::Text(found.0.clone(), found.1)
+    }
+
+    /// The name that an alias of PowerShell stands for.
+    pub(super) fn alias(&self, name: &[u8]) -> Option<Vec<u8>> {
+        self.texts.get(name).map(|(text, _)| text.clone())
     }
 
     pub(super) fn has(&self, name: &[u8]) -> bool {
@@ -212,7 +219,13 @@ impl Scan {
             return;
         }
         let size = text.len() + 64 + job.positional.iter().map(|word| word.len() + 8).sum::<usize>();
-        if place.depth >= DEPTH_LIMIT || self.nested + size > NESTED_LIMIT {
+        if place.depth >= DEPTH_LIMIT {
+            // Nobody writes that; what is inside can't be seen.
+            self.truncated = true;
+            self.event("@too-deep", &[], place);
+            return;
+        }
+        if self.nested + size > NESTED_LIMIT {
             self.not_scanned(place);
             return;
         }
@@ -371,6 +384,9 @@ impl Scan {
                 })
             }
             Kind::Argument => args.iter().any(|word| hit(&word.text)),
+            Kind::Last => operands(args, end)
+                .last()
+                .is_some_and(|word| hit(&path::unix(&word.text, self.cwd.as_deref()))),
             Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),
             Kind::Path => operands(args, end).any(|word| {
                 if word.has(LITERAL_TILDE) && word.text.first() == Some(&b'~') {

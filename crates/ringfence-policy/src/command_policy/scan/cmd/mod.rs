@@ -31,6 +31,8 @@ struct Cmd<'a, 's> {
     redirect: Option<bool>,
     /// The variable of `for` that was named last.
     loop_name: Option<u8>,
+    /// A variable stands for everything below a directory.
+    walked: bool,
     depth: u32,
     /// Pipelines outside of open parentheses, with what has been written in them.
     groups: Vec<(Pipeline<'a>, Vec<u8>)>,
@@ -52,6 +54,7 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
         pipeline,
         redirect: None,
         loop_name: None,
+        walked: false,
         depth: 0,
         groups: Vec::new(),
         written: Vec::new(),
@@ -299,6 +302,13 @@ impl<'a> Cmd<'a, '_> {
         command.words.drain(..start);
         if command.is_empty() {
             return;
+        }
+        // Each of the files is deleted by itself, which is as thorough.
+        if self.walked
+            && command.words.len() > 1
+            && matches!(&*command.words[0].text.to_ascii_lowercase(), b"del" | b"erase" | b"rd" | b"rmdir")
+        {
+            command.words.push(Word::borrowed(b"/s"));
         }
         let repeats = command.runs_itself();
         if repeats

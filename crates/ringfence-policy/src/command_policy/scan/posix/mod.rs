@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::command_policy::run::Command;
 use crate::command_policy::scan::builder::Builder;
 use crate::command_policy::scan::class::{self, BLANK, PLAIN};
-use crate::command_policy::scan::expand;
+use crate::command_policy::scan::expand::{self, Braces};
 use crate::command_policy::scan::heredoc::Pending;
 use crate::command_policy::state::{Code, Job, Place, Scan, Upstream};
 use crate::command_policy::word::QUOTED;
@@ -108,6 +108,8 @@ struct Function {
     in_pipeline: u32,
     in_background: u32,
     piped: bool,
+    /// Open `if`, loops and `case` of a body that is one of these.
+    compound: Option<u32>,
 }
 
 pub(in crate::command_policy) struct Posix<'a, 's> {
@@ -129,8 +131,7 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     after_bar: bool,
     /// No `))` follows: a search for one need not be repeated.
     pub(super) no_arithmetic: bool,
-    /// No `}` follows.
-    pub(super) no_brace: bool,
+    pub(super) braces: Braces,
 }
 
 /// Reads one text to its end.
@@ -162,7 +163,7 @@ impl<'a, 's> Posix<'a, 's> {
             loops: 0,
             after_bar: false,
             no_arithmetic: false,
-            no_brace: false,
+            braces: Braces::default(),
         }
     }
 

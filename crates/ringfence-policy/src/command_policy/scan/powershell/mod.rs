@@ -47,6 +47,9 @@ pub(in crate::command_policy) fn cmdlet(name: &[u8]) -> &[u8] {
         b"echo" | b"write" => b"write-output",
         b"sls" => b"select-string",
         b"gcm" => b"get-command",
+        b"sal" => b"set-alias",
+        b"nal" => b"new-alias",
+        b"rvpa" => b"resolve-path",
         b"sl" | b"cd" | b"chdir" => b"set-location",
         other => other,
     }

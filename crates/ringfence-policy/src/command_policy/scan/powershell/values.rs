@@ -79,6 +79,12 @@ impl<'a> PowerShell<'a, '_> {
         self.pos += length;
         let lower = name.to_ascii_lowercase();
         let key = key(&lower);
+        // `$_.FullName` of what is listed is what was listed.
+        if matches!(&*lower, b"_" | b"psitem") && self.scan.variables.contains_key(&key) {
+            let rest = &self.text[self.pos..self.text.len().min(self.pos + 16)].to_ascii_lowercase();
+            let names: [&[u8]; 5] = [b".fullname", b".pspath", b".path", b".name", b".directory"];
+            self.pos += names.iter().find(|name| rest.starts_with(name)).map_or(0, |name| name.len());
+        }
         let value = match lower.strip_prefix(b"env:") {
             Some(name) => windows_env::value(name).map(<[u8]>::to_vec),
             None => match self.scan.variables.get(&key) {

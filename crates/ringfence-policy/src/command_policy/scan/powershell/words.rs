@@ -6,8 +6,8 @@ use std::rc::Rc;
 use super::{
     Command, Element, Frame, Pipeline, PowerShell, VALUE_LIMIT, cmdlet, is_keyword, key, only_text, text_key,
 };
-use crate::command_policy::run::run_pipeline;
-use crate::command_policy::state::Upstream;
+use crate::command_policy::run::{listing, run_pipeline};
+use crate::command_policy::state::{LIST_LIMIT, Upstream};
 use crate::command_policy::word::{QUOTED, UNKNOWN, Word, program};
 
 /// Most levels of parentheses and blocks whose ends are told apart.
@@ -80,9 +80,31 @@ impl<'a> PowerShell<'a, '_> {
             self.scan.not_scanned(self.place);
             return;
         }
+        self.bind_item();
         let command = std::mem::take(&mut self.command);
         let pipeline = self.inner_pipeline();
         self.frames.push(Frame::Block { command, pipeline });
+    }
+
+    /// `list | ForEach-Object { $_ }`: the variable is what the list names.
+    fn bind_item(&mut self) {
+        let each = self
+            .command
+            .words
+            .first()
+            .is_some_and(|word| cmdlet(&program(&word.text.to_ascii_lowercase())) == b"foreach-object");
+        if !each {
+            return;
+        }
+        let names = match self.pipeline.elements.last() {
+            Some(Element::Command(command)) => listing(&command.words),
+            Some(Element::Group(written)) => written.names.clone(),
+            None => return,
+        };
+        if let Some(name) = names.into_iter().next() {
+            self.scan.set_variable(&key(b"_"), vec![name.clone()]);
+            self.scan.set_variable(&key(b"psitem"), vec![name]);
+        }
     }
 
     pub(super) fn close_block(&mut self) {
@@ -229,8 +251,14 @@ impl<'a> PowerShell<'a, '_> {
             // An expression: it runs nothing, its value goes on through the pipeline.
             self.assign_value(&command);
             let lines: Vec<&[u8]> = command.words.iter().map(|word| &*word.text).collect();
-            let output = Upstream { output: Some(lines.join(&b'\n')), ..Upstream::default() };
-            self.pipeline.elements.push(Element::Group(output));
+            let output = lines.join(&b'\n');
+            let names =
+                command.words.into_iter().map(|word| word.text.into_owned()).take(LIST_LIMIT).collect();
+            self.pipeline.elements.push(Element::Group(Upstream {
+                output: Some(output),
+                names,
+                ..Upstream::default()
+            }));
             return;
         }
         self.assign_value(&command);
