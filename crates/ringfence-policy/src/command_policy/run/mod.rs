@@ -137,7 +137,8 @@ fn run_command(
 
 /// Takes wrappers off until a program remains, asks the rules about each, and reads what would be run.
 pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> Upstream {
-    if !scan.enter(words.len()) {
+    let few = scan.count_command();
+    if !few || !scan.enter(words.len()) {
         scan.not_scanned(around.place);
         skim::skim(scan, words, around, true);
         return Upstream::default();
@@ -420,6 +421,11 @@ pub(super) fn code(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
 /// Gives what comes on standard input to a POSIX shell.
 pub(super) fn code_from_stdin(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
     scan.enqueue_stdin(text, Code::Script(Shell::Posix), around.place);
+}
+
+/// Whether a program without a command starts a shell that reads its standard input.
+pub(super) fn starts_a_shell(name: &[u8]) -> bool {
+    wrapper::starts_a_shell(name)
 }
 
 /// Whether a program runs code that it is given.

@@ -255,7 +255,7 @@ fn hex(text: &[u8]) -> Option<Vec<u8>> {
 
 /// What a text of one `echo` or `printf` with plain words writes.
 pub(in crate::command_policy) fn simple_output(text: &[u8]) -> Option<Vec<u8>> {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" /._-'\"\\%*~".contains(byte);
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" /._-'\"\\%*~=:,@+".contains(byte);
     if !text.iter().all(plain) || text.len() > 256 {
         return None;
     }

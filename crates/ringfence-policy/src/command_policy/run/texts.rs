@@ -1,8 +1,6 @@
 //! Texts that a program runs because an argument is one, or standard input: an editor's commands, a debugger's, options
 //! that name a program. Which programs these are is data (`rules/texts.toml`).
 
-use std::rc::Rc;
-
 use super::{Around, arguments, sed};
 use crate::command_policy::rules::{
     Language, Operands, Shell, TEXTS, TEXTS_BY_PROGRAM, Text, lookup, prefix,
@@ -67,5 +65,5 @@ fn run(scan: &mut Scan, code: Vec<u8>, kind: Code, word: &Word<'_>, around: &Aro
     if word.has(DOWNLOADED) {
         scan.event("@download-to-shell", &[], around.place);
     }
-    scan.enqueue(code, kind, around.place, Rc::default(), Rc::default());
+    scan.enqueue_alone(code, kind, around.place);
 }

@@ -152,7 +152,7 @@ fn powershell(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) {
             scan.event("@encoded-command", &[], around.place);
             if let Some(script) = value().as_deref().and_then(decode) {
                 let view = Place { view: View::Decoded, ..inner };
-                scan.enqueue(script, Code::Script(Shell::PowerShell), view, Rc::default(), Rc::default());
+                scan.enqueue_alone(script, Code::Script(Shell::PowerShell), view);
             }
             at += step;
         } else if is("executionpolicy", 2) || name == b"ep" {
@@ -235,15 +235,9 @@ fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>)
             let words: Vec<Word<'_>> =
                 args.iter().filter(|word| !word.text.starts_with(b"-")).cloned().collect();
             let text = joined(&words);
-            scan.enqueue(text, Code::Script(Shell::PowerShell), around.place, Rc::default(), Rc::default());
+            scan.enqueue_alone(text, Code::Script(Shell::PowerShell), around.place);
             if let (true, Some(text)) = (words.is_empty(), &around.stdin.output) {
-                scan.enqueue(
-                    text.clone(),
-                    Code::Script(Shell::PowerShell),
-                    around.place,
-                    Rc::default(),
-                    Rc::default(),
-                );
+                scan.enqueue_alone(text.clone(), Code::Script(Shell::PowerShell), around.place);
             }
         }
         b"start-process" => start_process(scan, args, around),

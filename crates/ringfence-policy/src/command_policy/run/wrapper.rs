@@ -4,7 +4,7 @@ use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
 use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper, lookup};
 use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
-use crate::command_policy::word::{DOWNLOADED, Word, joined, program};
+use crate::command_policy::word::{DOWNLOADED, LITERAL_TILDE, Word, joined, program};
 
 /// What is left when a wrapper has been taken off.
 pub(super) enum Next<'w, 'a> {
@@ -34,6 +34,11 @@ pub(super) fn runs_code(name: &[u8]) -> bool {
     entries.any(|wrapper| matches!(wrapper.then, Then::Code | Then::First))
 }
 
+/// Whether a wrapper without a command starts a shell, `sudo` if it is asked for one.
+pub(super) fn starts_a_shell(name: &[u8]) -> bool {
+    matches!(name, b"sudo" | b"ssh" | b"su" | b"chroot" | b"unshare" | b"nsenter" | b"capsh")
+}
+
 /// Takes off `name`, if it is a wrapper; `None` if it is none.
 pub(super) fn take_off<'w, 'a>(
     scan: &mut Scan,
@@ -61,25 +66,27 @@ pub(super) fn take_off<'w, 'a>(
             // `--exec program ... -- arguments`
             let start = rest.iter().position(|word| word.is("--")).map_or(0, |end| end + 1);
             for word in &rest[start..] {
-                push_word(&mut text, &word.text);
+                push_word(&mut text, word);
             }
         }
         if args[at].has(DOWNLOADED) {
             scan.event("@download-to-shell", &[], around.place);
         }
-        super::code(scan, text, around);
+        if wrapper.slash {
+            // A program of Windows starts another one, or cmd.
+            let place = windows::place(around.place, Shell::Cmd);
+            scan.enqueue_alone(text, Code::Script(Shell::Cmd), place);
+        } else {
+            super::code(scan, text, around);
+        }
         return Some(Next::Done(Upstream::default()));
     }
     let rest = &args[parsed.command..];
     if rest.is_empty() {
         // A login shell, or a remote one, reads its standard input.
-        let shell = match name {
-            b"sudo" => own
-                .iter()
-                .any(|word| word.is("-s") || word.is("-i") || word.is("--shell") || word.is("--login")),
-            b"ssh" | b"su" | b"chroot" | b"unshare" | b"nsenter" | b"capsh" => true,
-            _ => false,
-        };
+        let asked = ["-s", "-i", "--shell", "--login"];
+        let shell = starts_a_shell(name)
+            && (name != b"sudo" || own.iter().any(|word| asked.iter().any(|option| word.is(option))));
         if shell {
             hosts::read_stdin(scan, around);
         }
@@ -93,7 +100,7 @@ pub(super) fn take_off<'w, 'a>(
         Then::Nothing => Some(Next::Done(Upstream::default())),
         Then::Code if name == b"runas" || name.starts_with(b"psexec") || name == b"paexec" => {
             let place = windows::place(around.place, Shell::Cmd);
-            scan.enqueue(joined(rest), Code::Script(Shell::Cmd), place, Rc::default(), Rc::default());
+            scan.enqueue_alone(joined(rest), Code::Script(Shell::Cmd), place);
             Some(Next::Done(Upstream::default()))
         }
         Then::First | Then::Code => {
@@ -142,15 +149,23 @@ fn with_data(words: &[Word<'_>]) -> Vec<u8> {
     }
     let mut text = joined(&words[..at]);
     for word in &words[at + 1..] {
-        push_word(&mut text, &word.text);
+        push_word(&mut text, word);
     }
     text
 }
 
-/// Adds a word to a command line so that a shell takes it as it is.
-fn push_word(text: &mut Vec<u8>, word: &[u8]) {
-    text.extend_from_slice(b" '");
-    for &byte in word {
+/// Adds a word to a command line so that a shell takes it as it is. A home directory stays one.
+fn push_word(text: &mut Vec<u8>, word: &Word<'_>) {
+    text.push(b' ');
+    let home = usize::from(word.text.starts_with(b"~") && !word.has(LITERAL_TILDE));
+    text.extend_from_slice(&word.text[..home]);
+    if word.text.len() == home && home > 0 {
+        return;
+    }
+    let slash = usize::from(home > 0 && word.text.get(home) == Some(&b'/'));
+    text.extend_from_slice(&word.text[home..home + slash]);
+    text.push(b'\'');
+    for &byte in &word.text[home + slash..] {
         if byte == b'\'' {
             text.extend_from_slice(b"'\\'");
         }

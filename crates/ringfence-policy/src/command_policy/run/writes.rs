@@ -7,9 +7,7 @@ use crate::command_policy::word::Word;
 
 pub(super) fn redirects(scan: &mut Scan, command: &Command<'_>, place: Place) {
     for word in &command.writes {
-        if may_matter(&word.text) {
-            write(scan, word, place);
-        }
+        write(scan, word, place);
     }
     for word in command.reads.iter().chain(&command.writes) {
         if word.text.starts_with(b"/dev") {
@@ -18,13 +16,17 @@ pub(super) fn redirects(scan: &mut Scan, command: &Command<'_>, place: Place) {
     }
 }
 
-/// Descriptors, and the place where output most often goes to be forgotten.
-fn may_matter(text: &[u8]) -> bool {
-    text != b"/dev/null" && text != b"-" && !text.iter().all(u8::is_ascii_digit)
+fn write(scan: &mut Scan, word: &Word<'_>, place: Place) {
+    if may_matter(scan, &word.text) {
+        scan.event("@write", std::slice::from_ref(word), place);
+    }
 }
 
-fn write(scan: &mut Scan, word: &Word<'_>, place: Place) {
-    scan.event("@write", std::slice::from_ref(word), place);
+/// Descriptors don't, nor the place where output most often goes to be forgotten, nor a name in a directory that is not
+/// known: no rule speaks of it.
+fn may_matter(scan: &Scan, text: &[u8]) -> bool {
+    let place = scan.cwd.is_some() || scan.lines.wanted || text.iter().any(|byte| b"/\\:~".contains(byte));
+    place && text != b"/dev/null" && text != b"-" && !text.iter().all(u8::is_ascii_digit)
 }
 
 /// What `tee`, `cp`, `dd` and their like write.

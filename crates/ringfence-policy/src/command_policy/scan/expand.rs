@@ -95,7 +95,7 @@ fn continued_name(posix: &mut Posix<'_, '_>, start: &[u8]) -> Vec<u8> {
 /// Where `))` ends what `((` before `start` has begun; commands inside of it are read as well. `None` if these are
 /// two parentheses.
 pub(super) fn arithmetic_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
-    if posix.no_arithmetic {
+    if posix.arithmetic == 0 {
         return None;
     }
     let text = posix.text;
@@ -128,9 +128,7 @@ pub(super) fn arithmetic_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<
         }
         at += 1;
     }
-    if start + ARITHMETIC_LIMIT >= text.len() {
-        posix.no_arithmetic = true;
-    }
+    posix.arithmetic = posix.arithmetic.saturating_sub(limit - start.min(limit));
     None
 }
 

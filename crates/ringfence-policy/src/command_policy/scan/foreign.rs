@@ -314,19 +314,17 @@ impl Foreign<'_, '_> {
 
     fn shell(&mut self, text: Vec<u8>) {
         let place = crate::command_policy::state::Place { shell: Shell::Posix, ..self.job.place };
-        self.scan.enqueue(text, Code::Script(Shell::Posix), place, Rc::default(), Rc::default());
+        self.scan.enqueue_alone(text, Code::Script(Shell::Posix), place);
     }
 
     fn vector(&mut self, strings: &[Vec<u8>]) {
         let words: Vec<Word<'_>> = strings.iter().map(|text| Word::borrowed(text)).collect();
-        let around = Around {
-            place: self.job.place,
-            stdin: &Rc::default(),
-            positional: &Rc::default(),
-            process: &[],
-            wanted: false,
-        };
-        run(self.scan, &words, &around);
+        self.run(&words);
+    }
+
+    fn run(&mut self, words: &[Word<'_>]) {
+        let (place, stdin, positional) = (self.job.place, &Rc::default(), &Rc::default());
+        run(self.scan, words, &Around { place, stdin, positional, process: &[], wanted: false });
     }
 
     /// A call that deletes a tree is the same as `rm -rf`.
@@ -335,14 +333,7 @@ impl Foreign<'_, '_> {
         if let (Some(path), true) = (strings.first(), recursive) {
             let words =
                 [Word::borrowed(b"rm"), Word::borrowed(b"-rf"), Word::borrowed(b"--"), Word::borrowed(path)];
-            let around = Around {
-                place: self.job.place,
-                stdin: &Rc::default(),
-                positional: &Rc::default(),
-                process: &[],
-                wanted: false,
-            };
-            run(self.scan, &words, &around);
+            self.run(&words);
             if crate::command_policy::path::is_drive(path) {
                 let words = [Word::borrowed(b"/s"), Word::borrowed(b"/q"), Word::borrowed(path)];
                 self.scan.check(b"rd", &words, self.job.place);

@@ -1,7 +1,5 @@
 //! `%variables%` and what gives them their values.
 
-use std::rc::Rc;
-
 use super::Cmd;
 use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::{expand, windows_env};
@@ -146,7 +144,7 @@ impl<'a> Cmd<'a, '_> {
             if matches!(text.first(), Some(b'\'' | b'`')) {
                 let text = text[1..].strip_suffix(&text[..1]).unwrap_or(&text[1..]).to_vec();
                 self.bind_listing(&text);
-                self.scan.enqueue(text, Code::Script(Shell::Cmd), self.place, Rc::default(), Rc::default());
+                self.scan.enqueue_alone(text, Code::Script(Shell::Cmd), self.place);
             }
         } else if let Some(name) = self.loop_name {
             let option = words.get(1).map(|word| word.text.to_ascii_lowercase());

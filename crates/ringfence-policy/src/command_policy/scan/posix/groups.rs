@@ -74,7 +74,7 @@ impl<'a, 's> Posix<'a, 's> {
             Some(Element::Command(command)) => Rc::new(command.preview()),
             None => Rc::clone(&self.state.pipeline.stdin),
         };
-        Pipeline { elements: Vec::new(), stdin, wanted: true }
+        Pipeline::new(stdin)
     }
 
     pub(super) fn begin_function(&mut self) -> bool {

@@ -30,6 +30,19 @@ pub(in crate::command_policy) struct Pipeline<'a> {
     pub(in crate::command_policy) wanted: bool,
 }
 
+impl<'a> Pipeline<'a> {
+    /// A new one, whose output somebody gets.
+    pub(in crate::command_policy) fn new(stdin: Rc<Upstream>) -> Self {
+        Self { elements: Vec::new(), stdin, wanted: true }
+    }
+
+    /// Begins a new one that gets the same standard input, and hands over the old one.
+    pub(in crate::command_policy) fn begin(&mut self) -> Pipeline<'a> {
+        let stdin = Rc::clone(&self.stdin);
+        std::mem::replace(self, Self::new(stdin))
+    }
+}
+
 /// What is read at one level of nesting.
 #[derive(Debug, Default)]
 struct State<'a> {
@@ -129,8 +142,9 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     loops: u32,
     /// The last command was ended by `|`.
     after_bar: bool,
-    /// No `))` follows: a search for one need not be repeated.
-    pub(super) no_arithmetic: bool,
+    /// How many bytes may still be searched for a `))` in vain; two parentheses are read as such then.
+    pub(super) arithmetic: usize,
+    /// How the end of `${` is found.
     pub(super) braces: Braces,
 }
 
@@ -162,7 +176,7 @@ impl<'a, 's> Posix<'a, 's> {
             pending_function: None,
             loops: 0,
             after_bar: false,
-            no_arithmetic: false,
+            arithmetic: text.len() + 4096,
             braces: Braces::default(),
         }
     }

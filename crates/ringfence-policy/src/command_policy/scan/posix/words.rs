@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::{Command, Element, Frame, Keyword, Pipeline, Posix, Redirect, append, without_tabs};
+use super::{Command, Element, Frame, Keyword, Posix, Redirect, append, without_tabs};
 use crate::command_policy::posix_names::{assignment, executed_variable};
 use crate::command_policy::run::{Stdin, run_pipeline};
 use crate::command_policy::scan::expand::without_continuations;
@@ -183,7 +183,7 @@ impl<'a, 's> Posix<'a, 's> {
         let Some((name, value)) = assignment(&word.text) else { return false };
         self.scan.set_variable(name, vec![value.to_vec()]);
         if let Some(kind) = executed_variable(name) {
-            self.scan.enqueue(value.to_vec(), kind, self.place, Rc::default(), Rc::default());
+            self.scan.enqueue_alone(value.to_vec(), kind, self.place);
         }
         if word.has(DOWNLOADED) {
             self.scan.downloaded.push(name.to_vec());
@@ -269,11 +269,7 @@ impl<'a, 's> Posix<'a, 's> {
         if self.state.pipeline.elements.is_empty() {
             return;
         }
-        let stdin = Rc::clone(&self.state.pipeline.stdin);
-        let mut pipeline = std::mem::replace(
-            &mut self.state.pipeline,
-            Pipeline { elements: Vec::new(), stdin, wanted: true },
-        );
+        let mut pipeline = self.state.pipeline.begin();
         // The script's own output goes where nothing reads it.
         pipeline.wanted = !self.frames.is_empty();
         if self.heredocs.is_empty() {

@@ -71,7 +71,11 @@ impl<'a> PowerShell<'a, '_> {
         };
         // `$a::b` and a colon before a path are no part of the name.
         let (name, length) = match name.iter().position(|&byte| byte == b':') {
-            Some(at) if !name[..at].eq_ignore_ascii_case(b"env") && !self.scope(&name[..at]) => {
+            Some(at)
+                if rest.first() != Some(&b'{')
+                    && !name[..at].eq_ignore_ascii_case(b"env")
+                    && !self.scope(&name[..at]) =>
+            {
                 (&name[..at], at)
             }
             _ => (name, length),
@@ -154,6 +158,7 @@ impl<'a> PowerShell<'a, '_> {
     pub(super) fn assignment(&mut self) {
         let Some(name) = self.source_variable() else { return };
         self.word.clear();
+        self.said = 0;
         self.active = false;
         self.flags = 0;
         self.command = Command::default();
