@@ -50,6 +50,8 @@ struct Wrapper {
     #[serde(default)]
     values: Vec<String>,
     #[serde(default)]
+    pairs: Vec<String>,
+    #[serde(default)]
     code: Vec<String>,
     #[serde(default)]
     query: Vec<String>,
@@ -68,6 +70,29 @@ struct Wrapper {
     #[serde(default)]
     slash: bool,
     then: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TextFile {
+    text: Vec<Text>,
+}
+
+/// Where a program has a text that it runs.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Text {
+    programs: Vec<String>,
+    options: Vec<String>,
+    #[serde(default)]
+    values: Vec<String>,
+    operands: Option<String>,
+    #[serde(default)]
+    stdin: bool,
+    after: Option<String>,
+    #[serde(default)]
+    until: String,
+    language: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -132,7 +157,9 @@ fn main() {
                 out,
                 "    Rule {{ name: {name:?}, tier: Tier::{tier}, shell: Shell::{shell}, programs: &{programs:?}, \
                  dialects: {dialects}, all: {all}, none: {none}, why: {why:?}, instead: {instead:?}, \
-                 matches: &{matches:?}, near: &{near:?} }},",
+                 matches: {}, near: {} }},",
+                examples(matches),
+                examples(near),
             )
             .expect("a string");
         }
@@ -140,6 +167,7 @@ fn main() {
     out.push_str("];\n\n");
     table("BY_PROGRAM", &index, &mut out);
     wrappers(&read(&root.join("rules/wrappers.toml")), &mut out, &mut patterns);
+    texts(&read(&root.join("rules/texts.toml")), &mut out, &mut patterns);
     writeln!(out, "pub(super) static PATTERNS: &[&str] = &{:?};", patterns.texts).expect("a string");
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("tables.rs");
     fs::write(&target, out).unwrap_or_else(|error| panic!("{}: {error}", target.display()));
@@ -156,12 +184,14 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
             None | Some("command") => "Command",
             Some("code") => "Code",
             Some("first") => "First",
+            Some("shell") => "Shell",
             Some("nothing") => "Nothing",
             Some(other) => panic!("{:?}: then {other}", wrapper.programs),
         };
         let Wrapper {
             subcommands,
             values,
+            pairs,
             code,
             query,
             mounts,
@@ -175,8 +205,8 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         let dialects = dialects(&wrapper.dialects);
         writeln!(
             out,
-            "    Wrapper {{ subcommands: &{subcommands:?}, values: &{values:?}, code: &{code:?}, \
-             query: &{query:?}, mounts: &{mounts:?}, dialects: {dialects}, operands: {operands}, \
+            "    Wrapper {{ subcommands: &{subcommands:?}, values: &{values:?}, pairs: &{pairs:?}, \
+             code: &{code:?}, query: &{query:?}, mounts: &{mounts:?}, dialects: {dialects}, operands: {operands}, \
              assignments: {assignments}, appends: {appends}, permute: {permute}, slash: {slash}, \
              then: Then::{then} }},",
         )
@@ -190,13 +220,7 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         for program in &writer.programs {
             index.entry(program.clone()).or_default().push(at);
         }
-        let operands = match writer.operands.as_str() {
-            "all" => "All",
-            "first" => "First",
-            "last" => "Last",
-            "none" => "None",
-            other => panic!("{:?}: operands {other}", writer.programs),
-        };
+        let operands = operands(&writer.operands);
         let Writer { options, values, needs, .. } = writer;
         let needs = needs.as_ref().map(|text| patterns.index(whole(text, false)));
         writeln!(
@@ -208,6 +232,56 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
     }
     out.push_str("];\n\n");
     table("WRITERS_BY_PROGRAM", &index, out);
+}
+
+fn texts(data: &TextFile, out: &mut String, patterns: &mut Patterns) {
+    out.push_str("pub(super) static TEXTS: &[Text] = &[\n");
+    let mut index = BTreeMap::<String, Vec<usize>>::new();
+    for (at, text) in data.text.iter().enumerate() {
+        for program in &text.programs {
+            index.entry(program.clone()).or_default().push(at);
+        }
+        let language = match text.language.as_deref() {
+            None => "None",
+            Some("shell") => "Some(Language::Shell)",
+            Some("foreign") => "Some(Language::Foreign)",
+            Some("sed") => "Some(Language::Sed)",
+            Some(other) => panic!("{:?}: language {other}", text.programs),
+        };
+        assert!(text.after.is_some() || text.language.is_some(), "{:?}: nothing is run", text.programs);
+        let operands = operands(text.operands.as_deref().unwrap_or("none"));
+        let after = text.after.as_ref().map(|after| patterns.index(flags(&format!("^(?:{after})"), false)));
+        let Text { options, values, stdin, until, .. } = text;
+        writeln!(
+            out,
+            "    Text {{ options: &{options:?}, values: &{values:?}, operands: Operands::{operands}, \
+             stdin: {stdin}, after: {after:?}, until: &{:?}, language: {language} }},",
+            until.as_bytes(),
+        )
+        .expect("a string");
+    }
+    out.push_str("];\n\n");
+    table("TEXTS_BY_PROGRAM", &index, out);
+}
+
+fn operands(name: &str) -> &'static str {
+    match name {
+        "all" => "All",
+        "first" => "First",
+        "second" => "Second",
+        "last" => "Last",
+        "none" => "None",
+        other => panic!("operands {other}"),
+    }
+}
+
+/// One text instead of one pointer for each example: nothing of them is read when a command runs.
+fn examples(list: &[String]) -> String {
+    assert!(
+        list.iter().all(|text| !text.is_empty() && !text.contains('\0')),
+        "an example that can't be listed"
+    );
+    format!("Examples({:?})", list.join("\0"))
 }
 
 /// A hash table with open addressing, at most an eighth full: most programs are in none.
@@ -270,6 +344,7 @@ fn condition(
         "path" => "Path",
         "win" => "WindowsPath",
         "first" => "First",
+        "last" => "Last",
         "line" => "Line",
         other => panic!("{text}: kind {other}"),
     };

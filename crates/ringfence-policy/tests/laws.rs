@@ -141,12 +141,12 @@ fn deep_nesting_has_a_verdict() {
         {
             let text = format!("{}rm -rf /{}", open.repeat(depth), close.repeat(depth));
             let found = judge(text.as_bytes(), Shell::Posix);
-            // Beyond the bound on nested texts the command is recorded.
-            let expected =
-                if open == "eval " && depth > 500 { Disposition::Warn } else { Disposition::Block };
-            assert_eq!(found, expected, "{open} {depth}");
+            assert_eq!(found, Disposition::Block, "{open} {depth}");
         }
     }
+    // What lies deeper than the bound on nested texts can't be seen, whatever it is.
+    let verdict = policy().evaluate(&script(format!("{}true", "eval ".repeat(900)).as_bytes(), Shell::Posix));
+    assert_eq!((verdict.rules(), verdict.disposition), (vec!["too-deep"], Disposition::Block));
     let text = format!("{}rm -rf /", "$( ( { ".repeat(50_000));
     assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block);
     // Here-documents in here-documents.
@@ -155,6 +155,51 @@ fn deep_nesting_has_a_verdict() {
         text = format!("bash <<'E{level}'\n{text}\nE{level}");
     }
     assert_eq!(judge(text.as_bytes(), Shell::Posix), Disposition::Block);
+}
+
+#[test]
+fn what_is_not_known_of_the_callers_input_is_recorded() {
+    use ringfence_policy::CommandPolicyHook;
+    use ringfence_policy::command_policy::executes_stdin;
+    use ringfence_types::{SandboxCommand, Stdio};
+    let hook = CommandPolicyHook::new(&CommandPolicyConfig::default());
+    let judge = |words: &[&str], stdio: Stdio, known: Option<&str>| {
+        let mut command = SandboxCommand::new("s", words[0]).args(&words[1..]);
+        command.stdio = stdio;
+        command.known_stdin = known.map(|text| text.as_bytes().to_vec());
+        hook.evaluate(&command).disposition
+    };
+    for words in [
+        &["sh"][..],
+        &["bash", "-s", "x"],
+        &["python3"],
+        &["env", "A=b", "sh"],
+        &["pwsh", "-"],
+        &["sudo", "-i"],
+    ] {
+        let argv: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        assert!(executes_stdin(&argv), "{words:?}");
+        assert_eq!(judge(words, Stdio::Inherit, None), Disposition::Warn, "{words:?}");
+        assert_eq!(judge(words, Stdio::Pty, None), Disposition::Warn, "{words:?}");
+        assert_eq!(judge(words, Stdio::Inherit, Some("")), Disposition::Allow, "{words:?}");
+        assert_eq!(judge(words, Stdio::Capture, None), Disposition::Allow, "{words:?}");
+    }
+    assert_eq!(judge(&["sh"], Stdio::Inherit, Some("echo\nrm -rf /\n")), Disposition::Block);
+    for words in
+        [&["cat"][..], &["sh", "-c", "cat"], &["bash", "x.sh"], &["python3", "x.py"], &["cargo", "test"]]
+    {
+        let argv: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+        assert!(!executes_stdin(&argv), "{words:?}");
+        assert_eq!(judge(words, Stdio::Inherit, None), Disposition::Allow, "{words:?}");
+    }
+}
+
+#[test]
+fn many_values_in_many_texts_are_bounded() {
+    let values: String = (0..200).map(|at| format!("v{at}={}\n", "x".repeat(500))).collect();
+    let text = format!("{values}{}", "a=b; sh -c c\n".repeat(10_000));
+    let verdict = policy().evaluate(&script(text.as_bytes(), Shell::Posix));
+    assert_eq!(verdict.rules(), ["not-scanned"]);
 }
 
 /// On the stack of a thread as programs start them.

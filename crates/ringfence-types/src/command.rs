@@ -75,6 +75,9 @@ pub struct SandboxCommand {
     pub env: Vec<EnvVar>,
     /// Standard input.
     pub stdin: Stdin,
+    /// What will come from the caller's own standard input or from a stream, as far as the host knows it beforehand:
+    /// the command policy reads it if the program executes it. `None` is nothing known; it consumes nothing.
+    pub known_stdin: Option<Vec<u8>>,
     /// Standard streams.
     pub stdio: Stdio,
     /// Working directory; `None` is the workspace's root.
@@ -97,6 +100,7 @@ impl SandboxCommand {
             args: Vec::new(),
             env: Vec::new(),
             stdin: Stdin::Null,
+            known_stdin: None,
             stdio: Stdio::Capture,
             cwd: None,
             capabilities: SandboxCapabilities::strict(),

@@ -9,6 +9,7 @@ mod init;
 mod prepare;
 mod proxy;
 mod run;
+mod script;
 mod shell;
 
 use std::ffi::OsString;

@@ -8,6 +8,7 @@ use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, 
 use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
 
 use super::prepare::{Prepared, Purpose, prepare};
+use super::script;
 use super::shell::Shell;
 use crate::args::{RunArgs, ShellArgs};
 use crate::error::CliError;
@@ -62,8 +63,9 @@ fn stdio(json: bool, tty: bool) -> Stdio {
 fn execute(
     prepared: &mut Prepared,
     request: &Request,
-    command: SandboxCommand,
+    mut command: SandboxCommand,
 ) -> Result<SandboxOutput, CliError> {
+    script::look(&mut command);
     let captured = command.stdio == Stdio::Capture;
     for line in prepared.sandbox.recovered() {
         print_note(&format!("ringfence: left by a run that crashed: {line}\n"));

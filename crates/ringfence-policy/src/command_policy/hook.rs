@@ -3,7 +3,7 @@ use std::ffi::OsStr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use ringfence_types::{SandboxCommand, Stdin};
+use ringfence_types::{SandboxCommand, Stdin, Stdio};
 use sha2::{Digest as _, Sha256};
 
 use super::{CommandPolicy, CommandPolicyConfig, Disposition, Input, Verdict};
@@ -48,10 +48,12 @@ impl CommandPolicyHook {
     pub fn evaluate(&self, command: &SandboxCommand) -> Verdict {
         let mut argv: Vec<&[u8]> = vec![bytes(&command.program)];
         argv.extend(command.args.iter().map(|arg| bytes(arg)));
-        let (stdin, unseen) = match &command.stdin {
-            Stdin::Bytes(text) => (Some(text.as_slice()), false),
-            Stdin::Null => (None, false),
-            Stdin::Stream(_) => (None, true),
+        let known = command.known_stdin.as_deref();
+        let (stdin, unseen) = match (&command.stdin, command.stdio) {
+            (Stdin::Bytes(text), _) => (Some(text.as_slice()), false),
+            (Stdin::Null, Stdio::Capture) => (None, false),
+            // The caller's own standard input.
+            (Stdin::Null, Stdio::Inherit | Stdio::Pty) | (Stdin::Stream(_), _) => (known, known.is_none()),
         };
         let env = command.env.iter().map(|(name, value)| (bytes(name), bytes(value))).collect();
         self.policy.evaluate(&Input { argv, stdin, unseen, env, shell: None })

@@ -1,5 +1,6 @@
 use super::rules::Shell;
 use super::word::program;
+use super::{CommandPolicy, CommandPolicyConfig};
 
 /// A command as the rules look at it. All texts are bytes.
 #[derive(Clone, Debug, Default)]
@@ -14,6 +15,17 @@ pub struct Input<'a> {
     pub env: Vec<(&'a [u8], &'a [u8])>,
     /// Language of the caller; `None` is taken from the program.
     pub shell: Option<Shell>,
+}
+
+/// Whether a command executes what comes on its standard input. Most programs are told by their name alone.
+pub fn executes_stdin(argv: &[&[u8]]) -> bool {
+    let input = Input { argv: argv.to_vec(), unseen: true, ..Input::default() };
+    let shell = |word: &&[u8]| super::run::starts_a_shell(&program(word));
+    if argv.is_empty() || !(input.is_executed() || argv.iter().take(64).any(shell)) {
+        return false;
+    }
+    let verdict = CommandPolicy::new(&CommandPolicyConfig::default()).evaluate(&input);
+    verdict.rules().contains(&"not-scanned")
 }
 
 impl Input<'_> {

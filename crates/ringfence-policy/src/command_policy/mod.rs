@@ -22,8 +22,8 @@ use std::rc::Rc;
 
 pub use config::{CommandPolicyConfig, CustomAction, CustomRule, Enforcement};
 pub use hook::{COMMAND_POLICY_TARGET, CommandPolicyHook};
-pub use input::Input;
-pub use rules::{Rule, Shell, curated};
+pub use input::{Input, executes_stdin};
+pub use rules::{Examples, Rule, Shell, curated};
 pub use state::ViewLine;
 pub use verdict::{Disposition, Match, Tier, Verdict, View};
 
@@ -82,9 +82,11 @@ impl CommandPolicy {
         while let Some(job) = scan.queue.pop_front() {
             read(&mut scan, &job);
         }
-        let cut_off = cut && input.is_executed();
-        if cut_off {
-            let place = Place { shell: input.shell(), view: View::Argv, depth: 0 };
+        let place = Place { shell: input.shell(), view: View::Argv, depth: 0 };
+        if scan.forgot {
+            scan.not_scanned(place);
+        }
+        if cut && input.is_executed() {
             scan.event("@not-scanned", &[], place);
         }
         let mut verdict = self.config.verdict(&scan.found);

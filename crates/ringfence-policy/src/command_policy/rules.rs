@@ -94,9 +94,20 @@ pub struct Rule {
     /// What to do instead.
     pub instead: &'static str,
     /// Scripts that match.
-    pub matches: &'static [&'static str],
+    pub matches: Examples,
     /// Scripts that look alike and don't.
-    pub near: &'static [&'static str],
+    pub near: Examples,
+}
+
+/// Scripts, each ended by a NUL but the last.
+#[derive(Clone, Copy, Debug)]
+pub struct Examples(pub(super) &'static str);
+
+impl Examples {
+    /// The scripts, in the order in which the rule lists them.
+    pub fn iter(self) -> impl Iterator<Item = &'static str> {
+        self.0.split('\0').filter(|script| !script.is_empty())
+    }
 }
 
 /// What one condition looks at. Patterns are indices into [`PATTERNS`].
@@ -124,6 +135,8 @@ pub(super) enum Kind {
     WindowsPath,
     /// The first operand.
     First,
+    /// The last operand as a canonical path.
+    Last,
     /// All arguments, joined by spaces.
     Line,
 }
@@ -133,6 +146,8 @@ pub(super) enum Kind {
 pub(super) struct Wrapper {
     pub(super) subcommands: &'static [&'static str],
     pub(super) values: &'static [&'static str],
+    /// Options that take two values.
+    pub(super) pairs: &'static [&'static str],
     pub(super) code: &'static [&'static str],
     pub(super) query: &'static [&'static str],
     pub(super) mounts: &'static [&'static str],
@@ -157,6 +172,8 @@ pub(super) enum Then {
     Code,
     /// One word for a shell.
     First,
+    /// Arguments of a shell.
+    Shell,
     Nothing,
 }
 
@@ -170,10 +187,35 @@ pub(super) struct Writer {
     pub(super) needs: Option<usize>,
 }
 
+/// Where a program has a text that it runs.
+#[derive(Debug)]
+pub(super) struct Text {
+    pub(super) options: &'static [&'static str],
+    pub(super) values: &'static [&'static str],
+    pub(super) operands: Operands,
+    /// Whether standard input is one.
+    pub(super) stdin: bool,
+    /// What stands in a line before code for a shell.
+    pub(super) after: Option<usize>,
+    /// Bytes of which the first ends that code.
+    pub(super) until: &'static [u8],
+    /// What the text as a whole is.
+    pub(super) language: Option<Language>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Language {
+    Shell,
+    /// A program in another language, whose calls of other programs count.
+    Foreign,
+    Sed,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Operands {
     All,
     First,
+    Second,
     Last,
     None,
 }
@@ -237,6 +279,13 @@ pub(super) fn matches(pattern: usize, text: &[u8]) -> bool {
     dfa.try_search_fwd(&input).map_or(true, |found| found.is_some())
 }
 
+/// Where the text goes on behind a pattern that it starts with.
+pub(super) fn prefix(pattern: usize, text: &[u8]) -> Option<usize> {
+    let dfa = COMPILED[pattern].get_or_init(|| compile(PATTERNS[pattern])).as_ref()?;
+    let input = Input::new(text).anchored(Anchored::Yes);
+    dfa.try_search_fwd(&input).ok().flatten().map(|found| found.offset())
+}
+
 /// All curated rules, in the order of the documentation.
 pub fn curated() -> &'static [Rule] {
     RULES
@@ -259,8 +308,14 @@ mod tests {
         names.sort_unstable();
         names.dedup();
         assert_eq!(names.len(), RULES.len());
-        for rule in RULES.iter().filter(|rule| !rule.programs.contains(&"@not-scanned")) {
-            assert!(!rule.matches.is_empty() && !rule.near.is_empty(), "{}", rule.name);
+        for rule in
+            RULES.iter().filter(|rule| rule.programs != ["@not-scanned"] && rule.programs != ["@too-deep"])
+        {
+            assert!(
+                rule.matches.iter().next().is_some() && rule.near.iter().next().is_some(),
+                "{}",
+                rule.name
+            );
         }
     }
 }

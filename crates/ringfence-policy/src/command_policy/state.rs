@@ -1,5 +1,7 @@
 //! What one evaluation keeps: texts still to be read, what is known of variables, and what matched.
 
+use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
@@ -8,12 +10,15 @@ use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell};
 use super::verdict::View;
 use super::word::{LITERAL_TILDE, UNKNOWN, Word};
 
-/// Most bytes of nested text that one evaluation reads, all levels together.
+/// Most bytes of nested text that one evaluation reads, all levels together, and what each costs apart from its bytes.
 const NESTED_LIMIT: usize = 2 << 20;
+const NESTED_COST: usize = 160;
 /// Deepest level of nested text.
 const DEPTH_LIMIT: u16 = 512;
 /// Deepest call of one program by another in one argument vector.
 const CALL_LIMIT: u16 = 64;
+/// Most commands that are looked at in full; an ordinary text of the greatest size has a third of it.
+const COMMAND_LIMIT: usize = 1 << 15;
 /// Most words that programs hand to each other, all calls together.
 const WORD_LIMIT: usize = 1 << 18;
 /// Most values of a list: parameters, loops, and what `xargs` gets.
@@ -38,6 +43,8 @@ pub(super) struct Upstream {
     pub(super) unseen: bool,
     /// Names of files that are listed in it.
     pub(super) names: Vec<Vec<u8>>,
+    /// Whether a shell that reads its commands from somewhere writes it.
+    pub(super) shell: bool,
 }
 
 /// A text to be read.
@@ -108,6 +115,11 @@ impl Definitions {
         Called::Text(found.0.clone(), found.1)
     }
 
+    /// The name that an alias of PowerShell stands for.
+    pub(super) fn alias(&self, name: &[u8]) -> Option<Vec<u8>> {
+        self.texts.get(name).map(|(text, _)| text.clone())
+    }
+
     pub(super) fn has(&self, name: &[u8]) -> bool {
         self.texts.contains_key(name)
     }
@@ -156,8 +168,11 @@ pub(super) struct Scan {
     calls: u16,
     words: usize,
     skimmed: usize,
+    commands: usize,
     expanded: usize,
     truncated: bool,
+    /// Values of variables were given up.
+    pub(super) forgot: bool,
 }
 
 impl Scan {
@@ -186,6 +201,11 @@ impl Scan {
         });
     }
 
+    /// Reads later a text that gets neither parameters nor standard input.
+    pub(super) fn enqueue_alone(&mut self, text: Vec<u8>, kind: Code, place: Place) {
+        self.enqueue(text, kind, place, Rc::default(), Rc::default());
+    }
+
     /// Reads later what comes on a program's standard input.
     pub(super) fn enqueue_stdin(&mut self, text: Vec<u8>, kind: Code, place: Place) {
         let view = if place.view == View::Argv { View::Stdin } else { place.view };
@@ -211,8 +231,14 @@ impl Scan {
         if text.is_empty() {
             return;
         }
-        let size = text.len() + 64 + job.positional.iter().map(|word| word.len() + 8).sum::<usize>();
-        if place.depth >= DEPTH_LIMIT || self.nested + size > NESTED_LIMIT {
+        let size = text.len() + NESTED_COST + job.positional.iter().map(|word| word.len() + 8).sum::<usize>();
+        if place.depth >= DEPTH_LIMIT {
+            // Nobody writes that; what is inside can't be seen.
+            self.truncated = true;
+            self.event("@too-deep", &[], place);
+            return;
+        }
+        if self.nested + size > NESTED_LIMIT {
             self.not_scanned(place);
             return;
         }
@@ -224,6 +250,12 @@ impl Scan {
         let place = Place { shell, depth: place.depth + 1, ..place };
         let (variables, cwd) = (Rc::clone(&self.variables), self.cwd.clone());
         self.queue.push_back(Job { place, variables, cwd, ..job });
+    }
+
+    /// Counts a command. Where it returns false there have been too many: further ones are only skimmed.
+    pub(super) fn count_command(&mut self) -> bool {
+        self.commands += 1;
+        self.commands <= COMMAND_LIMIT
     }
 
     /// Counts a call of one program by another. Where it returns false, nothing further may be called.
@@ -308,6 +340,17 @@ impl Scan {
         if self.variables.len() >= VARIABLES_LIMIT && !self.variables.contains_key(name) {
             return;
         }
+        if Rc::strong_count(&self.variables) > 1 {
+            // A text that is read later keeps the values that it has seen.
+            let size = |(name, values): (&Vec<u8>, &Vec<Vec<u8>>)| {
+                name.len() + values.iter().map(|value| value.len() + 32).sum::<usize>()
+            };
+            self.nested += self.variables.iter().map(size).sum::<usize>();
+            if self.nested > NESTED_LIMIT {
+                self.variables = Rc::default();
+                self.forgot = true;
+            }
+        }
         let fits = value.iter().map(Vec::len).sum::<usize>() <= VALUE_LIMIT && value.len() <= LIST_LIMIT;
         let variables = Rc::make_mut(&mut self.variables);
         if fits {
@@ -325,9 +368,10 @@ impl Scan {
     /// Asks the rules of a program about its arguments.
     pub(super) fn check(&mut self, name: &[u8], args: &[Word<'_>], place: Place) {
         let mut matched = Vec::new();
+        let line = OnceCell::new();
         for &id in BY_PROGRAM.lookup(name) {
             let rule = &RULES[usize::from(id)];
-            if rule.dialects.holds(place.shell) && self.holds(rule, args) {
+            if rule.dialects.holds(place.shell) && self.holds(rule, args, &line) {
                 matched.push(rule.name);
                 if !self.found.iter().any(|(known, view)| known.name == rule.name && *view == place.view) {
                     self.found.push((rule, place.view));
@@ -335,16 +379,21 @@ impl Scan {
             }
         }
         if self.lines.wanted {
-            self.lines.lines.push(ViewLine { view: place.view, text: line(name, args), rules: matched });
+            self.lines.lines.push(ViewLine { view: place.view, text: one_line(name, args), rules: matched });
         }
     }
 
-    fn holds(&self, rule: &Rule, args: &[Word<'_>]) -> bool {
-        rule.all.iter().all(|condition| self.satisfied(condition, args))
-            && !rule.none.iter().any(|condition| self.satisfied(condition, args))
+    fn holds<'w>(&self, rule: &Rule, args: &'w [Word<'_>], line: &OnceCell<Cow<'w, [u8]>>) -> bool {
+        rule.all.iter().all(|condition| self.satisfied(condition, args, line))
+            && !rule.none.iter().any(|condition| self.satisfied(condition, args, line))
     }
 
-    fn satisfied(&self, condition: &Condition, args: &[Word<'_>]) -> bool {
+    fn satisfied<'w>(
+        &self,
+        condition: &Condition,
+        args: &'w [Word<'_>],
+        line: &OnceCell<Cow<'w, [u8]>>,
+    ) -> bool {
         let (kind, pattern, except) = match condition {
             Condition::Param { name, least, value } => return parameter(args, name, *least, *value),
             Condition::Text { kind, pattern, except } => (*kind, *pattern, *except),
@@ -371,6 +420,9 @@ impl Scan {
                 })
             }
             Kind::Argument => args.iter().any(|word| hit(&word.text)),
+            Kind::Last => operands(args, end)
+                .last()
+                .is_some_and(|word| hit(&path::unix(&word.text, self.cwd.as_deref()))),
             Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),
             Kind::Path => operands(args, end).any(|word| {
                 if word.has(LITERAL_TILDE) && word.text.first() == Some(&b'~') {
@@ -381,7 +433,10 @@ impl Scan {
             Kind::WindowsPath => args
                 .iter()
                 .any(|word| path::windows(&word.text, self.cwd.as_deref()).is_some_and(|path| hit(&path))),
-            Kind::Line => hit(&super::word::joined(args)),
+            Kind::Line => hit(line.get_or_init(|| match args {
+                [one] => Cow::Borrowed(&*one.text),
+                _ => Cow::Owned(super::word::joined(args)),
+            })),
         }
     }
 }
@@ -422,7 +477,7 @@ fn parameter(args: &[Word<'_>], name: &str, least: usize, value: Option<usize>) 
 }
 
 /// A command as one line; arguments that hold blanks are quoted.
-fn line(name: &[u8], args: &[Word<'_>]) -> Vec<u8> {
+fn one_line(name: &[u8], args: &[Word<'_>]) -> Vec<u8> {
     let mut out = name.to_vec();
     for word in args {
         out.push(b' ');

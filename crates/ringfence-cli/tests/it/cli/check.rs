@@ -93,6 +93,46 @@ fn a_script_is_read_from_a_file_and_the_configuration_counts() {
 }
 
 #[test]
+fn an_output_that_takes_nothing_is_said() {
+    let fixture = fixture();
+    let line = r#"{"id":1,"argv":["ls"]}"#;
+    for redirect in [">&-", ">/dev/full"] {
+        let script = format!("printf '%s\\n' '{line}' | $RINGFENCE check --batch {redirect}");
+        let finished = fixture.shell_outside(&script).finish();
+        assert!(finished.code == Some(1), "{redirect}: {}", finished.report());
+        assert!(finished.err().contains("standard output"), "{redirect}: {}", finished.report());
+    }
+    // A reader that goes away is no error.
+    let gone =
+        fixture.shell_outside(&format!("printf '%s\\n' '{line}' | $RINGFENCE check --batch | true")).finish();
+    assert!(gone.err().is_empty(), "{}", gone.report());
+}
+
+#[test]
+fn a_script_on_our_own_standard_input_is_read() {
+    let fixture = fixture();
+    needs!(fixture.binaries(); "landlock");
+    // The function keeps a mistake here from doing harm.
+    fixture.write("ws/bad.sh", "rm() { :; }\ntouch ran\nrm -rf /\n");
+    fixture.write("ws/good.sh", "read line\nthe next line\ntouch ran; echo \"$line\"\n");
+    let run = |script: &str| fixture.shell_outside(&format!("cd \"$WS\" && {script}")).finish();
+    for program in ["bash", "sh -s x", "env A=b sh", "timeout 9 bash -x"] {
+        let refused = run(&format!("$RINGFENCE run -- {program} <bad.sh")).code_is(125);
+        assert!(refused.err().contains("rm-root"), "{program}: {}", refused.report());
+        assert!(!fixture.exists("ws/ran"));
+    }
+    // It was not consumed, and what was consumed before is not read.
+    let good = run("$RINGFENCE run -- bash <good.sh").code_is(0);
+    assert_eq!(good.out(), "the next line\n");
+    run("{ read a; read b; read c; $RINGFENCE run -- sh; } <bad.sh").code_is(0);
+    // What is data is not a script.
+    run("$RINGFENCE run -- cat <bad.sh >/dev/null").code_is(0);
+    run("$RINGFENCE run -- sh -c cat <bad.sh >/dev/null").code_is(0);
+    // Of a pipe nothing is known: it runs, and is recorded.
+    assert_eq!(run("echo 'echo ran' | $RINGFENCE run -- sh").code_is(0).out(), "ran\n");
+}
+
+#[test]
 fn what_is_refused_does_not_run() {
     let fixture = fixture();
     needs!(fixture.binaries(); "landlock");

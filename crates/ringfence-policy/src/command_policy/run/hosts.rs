@@ -83,7 +83,10 @@ pub(super) fn posix(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) -> 
         Some(word) if !stdin && !word.is("-") && !word.is("/dev/stdin") && !word.is("/dev/fd/0") => {
             file(scan, word, around);
         }
-        _ => read_stdin(scan, around),
+        _ => {
+            read_stdin(scan, around);
+            return Upstream { shell: true, ..Upstream::default() };
+        }
     }
     Upstream::default()
 }

@@ -1,7 +1,5 @@
 //! Programs in other languages, as far as they are given as arguments or on standard input.
 
-use std::rc::Rc;
-
 use super::Around;
 use crate::command_policy::state::{Code, Scan};
 use crate::command_policy::word::Word;
@@ -84,7 +82,7 @@ pub(super) fn run(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Arou
             // `-m module` is a program of its own.
             file |= text == b"-m" || text == b"-f";
             at += 1;
-        } else if text.len() > 2 && text[0] == b'-' && text[1] != b'-' {
+        } else if text.len() > 2 && text[0] == b'-' && text[1..].iter().all(u8::is_ascii_alphanumeric) {
             // -ne, -pie, -wc
             let last = [b'-', text[text.len() - 1]];
             if interpreter.code.iter().any(|known| known.as_bytes() == last) {
@@ -104,14 +102,17 @@ pub(super) fn run(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Arou
         }
     }
     for word in &code {
-        scan.enqueue(word.text.to_vec(), Code::Foreign, around.place, Rc::default(), Rc::default());
+        scan.enqueue_alone(word.text.to_vec(), Code::Foreign, around.place);
     }
     if interpreter.stdin && code.is_empty() && !file {
         if around.stdin.downloads {
             scan.event("@download-to-shell", &[], around.place);
         }
+        if around.stdin.unseen {
+            scan.event("@not-scanned", &[], around.place);
+        }
         if let Some(text) = &around.stdin.output {
-            scan.enqueue(text.clone(), Code::Foreign, around.place, Rc::default(), Rc::default());
+            scan.enqueue_alone(text.clone(), Code::Foreign, around.place);
         }
     }
 }

@@ -1,11 +1,14 @@
 //! What a command runs: wrappers are taken off one after the other, and texts that a program of the command would
 //! execute are read too.
 
+mod arguments;
 mod find;
 mod hosts;
 mod interpreters;
 mod output;
+mod sed;
 mod skim;
+mod texts;
 mod windows;
 mod wrapper;
 mod writes;
@@ -14,6 +17,7 @@ use std::borrow::Cow;
 use std::rc::Rc;
 
 pub(super) use output::{is_downloader, simple_output};
+pub(super) use windows::listing;
 
 use super::rules::{RULES, Shell};
 use super::scan::expand::OWN_NAME;
@@ -133,7 +137,8 @@ fn run_command(
 
 /// Takes wrappers off until a program remains, asks the rules about each, and reads what would be run.
 pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> Upstream {
-    if !scan.enter(words.len()) {
+    let few = scan.count_command();
+    if !few || !scan.enter(words.len()) {
         scan.not_scanned(around.place);
         skim::skim(scan, words, around, true);
         return Upstream::default();
@@ -146,8 +151,14 @@ pub(super) fn run(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>) -> U
 fn peel(scan: &mut Scan, mut words: &[Word<'_>], around: &Around<'_>) -> Upstream {
     loop {
         let Some(first) = words.first() else { return Upstream::default() };
-        let name = name_of(first, around.place.shell);
+        let mut name = name_of(first, around.place.shell);
+        if around.place.shell == Shell::PowerShell
+            && let Some(known) = scan.definitions.alias(&name)
+        {
+            name = Cow::Owned(known);
+        }
         let args = &words[1..];
+        texts::read(scan, &name, args, around);
         if let Some(next) = wrapper::take_off(scan, &name, args, around) {
             match next {
                 wrapper::Next::Words(rest) => {
@@ -245,10 +256,29 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
     } else {
         Upstream { downloads: around.stdin.downloads || is_downloader(name), ..Upstream::default() }
     };
+    if written_by_shell(name, around) {
+        scan.event("@reverse-shell", &[], around.place);
+    }
     if name == b"diskpart" || name == b"diskshadow" {
         windows::script_lines(scan, name, around);
     }
     written
+}
+
+/// Whether a shell's output goes to a host of the network.
+fn written_by_shell(name: &[u8], around: &Around<'_>) -> bool {
+    around.stdin.shell
+        && matches!(
+            name,
+            b"nc"
+                | b"ncat"
+                | b"netcat"
+                | b"nc.traditional"
+                | b"nc.openbsd"
+                | b"telnet"
+                | b"socat"
+                | b"openssl"
+        )
 }
 
 /// Runs a function or an alias with its arguments.
@@ -391,6 +421,11 @@ pub(super) fn code(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
 /// Gives what comes on standard input to a POSIX shell.
 pub(super) fn code_from_stdin(scan: &mut Scan, text: Vec<u8>, around: &Around<'_>) {
     scan.enqueue_stdin(text, Code::Script(Shell::Posix), around.place);
+}
+
+/// Whether a program without a command starts a shell that reads its standard input.
+pub(super) fn starts_a_shell(name: &[u8]) -> bool {
+    wrapper::starts_a_shell(name)
 }
 
 /// Whether a program runs code that it is given.

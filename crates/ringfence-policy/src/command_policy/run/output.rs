@@ -81,7 +81,8 @@ pub(super) fn of_named(name: &[u8], args: &[Word<'_>], stdin: Option<&[u8]>, pip
     let output = match name {
         b"echo" | b"write-output" | b"write" => Some(echo(args)),
         b"printf" => Some(printf(args)),
-        b"which" => Some(echo(args)),
+        b"which" => located(args),
+        b"type" | b"whence" if args.iter().any(|word| word.is("-p") || word.is("-P")) => located(args),
         b"cat" | b"tee" | b"pv" | b"sponge" | b"sort" | b"uniq" | b"head" | b"tail" | b"dos2unix" | b"nl"
             if name == b"tee" || args.iter().all(|word| word.text.starts_with(b"-")) =>
         {
@@ -110,7 +111,13 @@ pub(super) fn of_named(name: &[u8], args: &[Word<'_>], stdin: Option<&[u8]>, pip
         b"ls" | b"sort" | b"cat" | b"tee" | b"head" | b"tail" | b"uniq" => piped.names.clone(),
         _ => Vec::new(),
     };
-    Upstream { output: output.filter(|text| text.len() <= LIMIT), downloads, names, unseen: false }
+    Upstream {
+        output: output.filter(|text| text.len() <= LIMIT),
+        downloads,
+        names,
+        unseen: false,
+        shell: false,
+    }
 }
 
 fn echo(args: &[Word<'_>]) -> Vec<u8> {
@@ -248,22 +255,32 @@ fn hex(text: &[u8]) -> Option<Vec<u8>> {
 
 /// What a text of one `echo` or `printf` with plain words writes.
 pub(in crate::command_policy) fn simple_output(text: &[u8]) -> Option<Vec<u8>> {
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" /._-'\"\\%*~".contains(byte);
+    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b" /._-'\"\\%*~=:,@+".contains(byte);
     if !text.iter().all(plain) || text.len() > 256 {
         return None;
     }
     let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let name = words.next()?;
-    if name != b"echo" && name != b"printf" {
-        return None;
-    }
     let strip = |word: &[u8]| word.iter().copied().filter(|byte| !matches!(byte, b'\'' | b'"')).collect();
     let words: Vec<Word<'_>> = words.map(|word| Word::owned(strip(word))).collect();
-    let mut output = if name == b"echo" { echo(&words) } else { printf(&words) };
+    let option = words.first().map_or(&[][..], |word| &*word.text);
+    let mut output = match name {
+        b"echo" => echo(&words),
+        b"printf" => printf(&words),
+        b"which" => located(&words)?,
+        b"command" if matches!(option, b"-v" | b"-V") => located(&words)?,
+        b"type" | b"whence" if matches!(option, b"-p" | b"-P") => located(&words)?,
+        _ => return None,
+    };
     while output.last() == Some(&b'\n') {
         output.pop();
     }
     Some(output).filter(|output| !output.contains(&UNKNOWN))
+}
+
+/// The program that `which` and its like look for; where it lies does not matter.
+fn located(words: &[Word<'_>]) -> Option<Vec<u8>> {
+    words.iter().find(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec())
 }
 
 #[cfg(test)]
@@ -285,6 +302,9 @@ mod tests {
         assert_eq!(decoded(b"cm0gLXJmIC8").unwrap(), b"rm -rf /");
         assert_eq!(hex(b"72 6d").unwrap(), b"rm");
         assert_eq!(simple_output(b"echo rm").unwrap(), b"rm");
+        assert_eq!(simple_output(b"which -a rm").unwrap(), b"rm");
+        assert_eq!(simple_output(b"command -v rm").unwrap(), b"rm");
+        assert_eq!(simple_output(b"command rm"), None);
         assert_eq!(simple_output(b"date"), None);
     }
 }

@@ -1,7 +1,5 @@
 //! What is left beyond a bound: every word may begin a command there.
 
-use std::rc::Rc;
-
 use super::{Around, hosts, name_of, windows, writes};
 use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::powershell::cmdlet;
@@ -43,7 +41,7 @@ pub(super) fn skim(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>, tex
         } else if word.text.iter().any(u8::is_ascii_whitespace) {
             scripts += 1;
             let text = word.text.to_vec();
-            scan.enqueue(text, Code::Script(shell), around.place, Rc::default(), Rc::default());
+            scan.enqueue_alone(text, Code::Script(shell), around.place);
         }
     }
 }

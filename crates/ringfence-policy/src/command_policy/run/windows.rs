@@ -152,7 +152,7 @@ fn powershell(scan: &mut Scan, args: &[Word<'_>], around: &Around<'_>) {
             scan.event("@encoded-command", &[], around.place);
             if let Some(script) = value().as_deref().and_then(decode) {
                 let view = Place { view: View::Decoded, ..inner };
-                scan.enqueue(script, Code::Script(Shell::PowerShell), view, Rc::default(), Rc::default());
+                scan.enqueue_alone(script, Code::Script(Shell::PowerShell), view);
             }
             at += step;
         } else if is("executionpolicy", 2) || name == b"ep" {
@@ -235,24 +235,25 @@ fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>)
             let words: Vec<Word<'_>> =
                 args.iter().filter(|word| !word.text.starts_with(b"-")).cloned().collect();
             let text = joined(&words);
-            scan.enqueue(text, Code::Script(Shell::PowerShell), around.place, Rc::default(), Rc::default());
+            scan.enqueue_alone(text, Code::Script(Shell::PowerShell), around.place);
             if let (true, Some(text)) = (words.is_empty(), &around.stdin.output) {
-                scan.enqueue(
-                    text.clone(),
-                    Code::Script(Shell::PowerShell),
-                    around.place,
-                    Rc::default(),
-                    Rc::default(),
-                );
+                scan.enqueue_alone(text.clone(), Code::Script(Shell::PowerShell), around.place);
             }
         }
         b"start-process" => start_process(scan, args, around),
+        b"set-alias" | b"new-alias" => {
+            let mut words = args.iter().filter(|word| !word.text.starts_with(b"-"));
+            if let (Some(alias), Some(command)) = (words.next(), words.next()) {
+                let command = program(&command.text);
+                scan.definitions.define(&alias.text.to_ascii_lowercase(), cmdlet(&command), true);
+            }
+        }
         b"remove-item" => {
             let mut words = args.to_vec();
             words.extend(around.stdin.names.iter().cloned().map(Word::owned));
             scan.check(full, &words, around.place);
         }
-        b"get-childitem" | b"get-item" => return Some(listed(args)),
+        b"get-childitem" | b"get-item" | b"resolve-path" => return Some(listed(args)),
         b"invoke-webrequest" | b"start-bitstransfer" | b"invoke-restmethod" => {
             for (at, word) in args.iter().enumerate() {
                 let option = word.text.to_ascii_lowercase();
@@ -281,6 +282,16 @@ fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>)
     Some(Upstream::default())
 }
 
+/// What a command that lists files hands on.
+pub(in crate::command_policy) fn listing(words: &[Word<'_>]) -> Vec<Vec<u8>> {
+    let Some((first, args)) = words.split_first() else { return Vec::new() };
+    let name = program(&first.text);
+    match cmdlet(&name) {
+        b"get-childitem" | b"get-item" | b"resolve-path" => listed(args).names,
+        _ => Vec::new(),
+    }
+}
+
 /// What a listing hands on. With a filter it is only a part.
 fn listed(args: &[Word<'_>]) -> Upstream {
     let filter = |word: &Word<'_>| {
@@ -296,7 +307,10 @@ fn listed(args: &[Word<'_>]) -> Upstream {
         .any(|word| word.text.len() > 1 && b"-recurse".starts_with(&word.text.to_ascii_lowercase()));
     let mut names: Vec<Vec<u8>> =
         args.iter().filter(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec()).collect();
-    if recursive && !names.is_empty() {
+    if names.is_empty() {
+        names.push(b".".to_vec());
+    }
+    if recursive {
         names.push(b"-recurse".to_vec());
     }
     Upstream { names, ..Upstream::default() }

@@ -4,7 +4,7 @@ use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
 use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper};
 use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
-use crate::command_policy::word::{DOWNLOADED, Word, joined, program};
+use crate::command_policy::word::{DOWNLOADED, LITERAL_TILDE, Word, joined, program};
 
 /// What is left when a wrapper has been taken off.
 pub(super) enum Next<'w, 'a> {
@@ -34,6 +34,11 @@ pub(super) fn runs_code(name: &[u8]) -> bool {
     entries.any(|wrapper| matches!(wrapper.then, Then::Code | Then::First))
 }
 
+/// Whether a wrapper without a command starts a shell, `sudo` if it is asked for one.
+pub(super) fn starts_a_shell(name: &[u8]) -> bool {
+    matches!(name, b"sudo" | b"ssh" | b"su" | b"chroot" | b"unshare" | b"nsenter" | b"capsh")
+}
+
 /// Takes off `name`, if it is a wrapper; `None` if it is none.
 pub(super) fn take_off<'w, 'a>(
     scan: &mut Scan,
@@ -47,9 +52,6 @@ pub(super) fn take_off<'w, 'a>(
     // Rules about the wrapper see its own options only.
     let own = if wrapper.then == Then::Command { &args[..parsed.command] } else { args };
     scan.check(name, own, around.place);
-    if name == b"ssh" {
-        proxies(scan, own, around);
-    }
     if parsed.query && name == b"command" {
         let output = args.iter().find(|word| !word.text.starts_with(b"-")).map(|word| word.text.to_vec());
         return Some(Next::Done(Upstream { output, ..Upstream::default() }));
@@ -59,31 +61,32 @@ pub(super) fn take_off<'w, 'a>(
     }
     if let Some(at) = parsed.code {
         let mut text = args[at].text[parsed.code_offset..].to_vec();
-        if let Some(action) = text.strip_prefix(b"exec=") {
-            text = action.to_vec();
-        }
         if wrapper.appends {
-            for word in &args[parsed.command..] {
-                text.push(b' ');
-                text.extend_from_slice(&word.text);
+            let rest = &args[parsed.command..];
+            // `--exec program ... -- arguments`
+            let start = rest.iter().position(|word| word.is("--")).map_or(0, |end| end + 1);
+            for word in &rest[start..] {
+                push_word(&mut text, word);
             }
         }
         if args[at].has(DOWNLOADED) {
             scan.event("@download-to-shell", &[], around.place);
         }
-        super::code(scan, text, around);
+        if wrapper.slash {
+            // A program of Windows starts another one, or cmd.
+            let place = windows::place(around.place, Shell::Cmd);
+            scan.enqueue_alone(text, Code::Script(Shell::Cmd), place);
+        } else {
+            super::code(scan, text, around);
+        }
         return Some(Next::Done(Upstream::default()));
     }
     let rest = &args[parsed.command..];
     if rest.is_empty() {
         // A login shell, or a remote one, reads its standard input.
-        let shell = match name {
-            b"sudo" => own
-                .iter()
-                .any(|word| word.is("-s") || word.is("-i") || word.is("--shell") || word.is("--login")),
-            b"ssh" | b"su" | b"chroot" | b"unshare" | b"nsenter" => true,
-            _ => false,
-        };
+        let asked = ["-s", "-i", "--shell", "--login"];
+        let shell = starts_a_shell(name)
+            && (name != b"sudo" || own.iter().any(|word| asked.iter().any(|option| word.is(option))));
         if shell {
             hosts::read_stdin(scan, around);
         }
@@ -93,10 +96,11 @@ pub(super) fn take_off<'w, 'a>(
         return Some(xargs(scan, &args[..parsed.command], rest, around));
     }
     match wrapper.then {
+        Then::Shell => Some(Next::Done(hosts::posix(scan, rest, around))),
         Then::Nothing => Some(Next::Done(Upstream::default())),
         Then::Code if name == b"runas" || name.starts_with(b"psexec") || name == b"paexec" => {
             let place = windows::place(around.place, Shell::Cmd);
-            scan.enqueue(joined(rest), Code::Script(Shell::Cmd), place, Rc::default(), Rc::default());
+            scan.enqueue_alone(joined(rest), Code::Script(Shell::Cmd), place);
             Some(Next::Done(Upstream::default()))
         }
         Then::First | Then::Code => {
@@ -145,29 +149,29 @@ fn with_data(words: &[Word<'_>]) -> Vec<u8> {
     }
     let mut text = joined(&words[..at]);
     for word in &words[at + 1..] {
-        text.extend_from_slice(b" '");
-        for &byte in &*word.text {
-            if byte == b'\'' {
-                text.extend_from_slice(b"'\\'");
-            }
-            text.push(byte);
-        }
-        text.push(b'\'');
+        push_word(&mut text, word);
     }
     text
 }
 
-/// `-o ProxyCommand=text` and `-o LocalCommand=text` (ssh_config(5)).
-fn proxies(scan: &mut Scan, own: &[Word<'_>], around: &Around<'_>) {
-    for word in own {
-        let lower = word.text.to_ascii_lowercase();
-        for option in [&b"proxycommand"[..], b"localcommand", b"knownhostscommand"] {
-            if let Some(at) = memchr::memmem::find(&lower, option).filter(|&at| at <= 2) {
-                let text = word.text[at + option.len()..].trim_ascii_start();
-                super::code(scan, text.strip_prefix(b"=").unwrap_or(text).to_vec(), around);
-            }
-        }
+/// Adds a word to a command line so that a shell takes it as it is. A home directory stays one.
+fn push_word(text: &mut Vec<u8>, word: &Word<'_>) {
+    text.push(b' ');
+    let home = usize::from(word.text.starts_with(b"~") && !word.has(LITERAL_TILDE));
+    text.extend_from_slice(&word.text[..home]);
+    if word.text.len() == home && home > 0 {
+        return;
     }
+    let slash = usize::from(home > 0 && word.text.get(home) == Some(&b'/'));
+    text.extend_from_slice(&word.text[home..home + slash]);
+    text.push(b'\'');
+    for &byte in &word.text[home + slash..] {
+        if byte == b'\'' {
+            text.extend_from_slice(b"'\\'");
+        }
+        text.push(byte);
+    }
+    text.push(b'\'');
 }
 
 /// The table's entry for a program; one with subcommands only if one of these is there.
@@ -185,8 +189,14 @@ fn subcommand(wrapper: &Wrapper, args: &[Word<'_>]) -> Option<usize> {
         if word.text.starts_with(b"-") {
             continue;
         }
-        if wrapper.subcommands.iter().any(|known| word.is(known)) {
-            return Some(at);
+        let known = wrapper.subcommands.iter().find_map(|known| match known.split_once(' ') {
+            Some((group, own)) => {
+                (word.is(group) && args.get(at + 1).is_some_and(|next| next.is(own))).then_some(at + 1)
+            }
+            None => word.is(known).then_some(at),
+        });
+        if known.is_some() {
+            return known;
         }
         operands += 1;
         if operands > 2 {
@@ -249,6 +259,9 @@ fn option(wrapper: &Wrapper, args: &[Word<'_>], at: usize, parsed: &mut Parsed, 
     };
     if wrapper.query.iter().any(same) {
         parsed.query = true;
+    }
+    if wrapper.pairs.iter().any(same) {
+        return 3;
     }
     let mut value = |from: usize, offset: usize, known: &str| {
         if wrapper.mounts.contains(&known)

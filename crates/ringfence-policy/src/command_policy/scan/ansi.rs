@@ -2,16 +2,27 @@
 /// closing quote.
 pub(super) fn decode(text: &[u8], start: usize, out: &mut Vec<u8>) -> usize {
     let mut at = start;
+    let mut ended = None;
     while at < text.len() {
         match text[at] {
-            b'\'' => return at + 1,
-            b'\\' if at + 1 < text.len() => at = escape(text, at + 1, out),
+            b'\'' => {
+                at += 1;
+                break;
+            }
+            b'\\' if at + 1 < text.len() => {
+                at = escape(text, at + 1, out);
+                // A NUL byte ends the text, though not the quotes.
+                if out.last() == Some(&0) && ended.is_none() {
+                    ended = Some(out.len() - 1);
+                }
+            }
             byte => {
                 out.push(byte);
                 at += 1;
             }
         }
     }
+    out.truncate(ended.unwrap_or(out.len()));
     at
 }
 
@@ -33,7 +44,11 @@ fn escape(text: &[u8], at: usize, out: &mut Vec<u8>) -> usize {
             return at + 2;
         }
         b'0'..=b'7' => return number(text, at, 3, 8, out),
-        other => other,
+        quoted @ (b'\\' | b'\'' | b'"' | b'?') => quoted,
+        other => {
+            out.push(b'\\');
+            other
+        }
     };
     out.push(simple);
     at + 1
@@ -74,6 +89,9 @@ mod tests {
             ("\\U00000072'", "r"),
             ("/", "/"),
             ("\\x", ""),
+            ("\\q\\'\\\\", "\\q'\\"),
+            ("r\\x6d\\0x'", "rm"),
+            ("rm\\x00\\'\\00'", "rm"),
         ] {
             let mut out = Vec::new();
             decode(text.as_bytes(), 0, &mut out);

@@ -1,6 +1,7 @@
 //! What follows a `$` or a backtick in a POSIX shell's text. Values that the text itself sets are put in; all others
 //! are marked as unknown.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::ansi;
@@ -52,7 +53,18 @@ pub(super) fn dollar(posix: &mut Posix<'_, '_>) {
             posix.word.fold(posix.text, posix.pos);
             let name = &rest[..length];
             posix.pos += 1 + length;
-            push(posix, name);
+            if rest[length..].starts_with(b"\\\n") {
+                let name = continued_name(posix, name);
+                push(posix, &name);
+            } else {
+                push(posix, name);
+            }
+        }
+        // The line goes on before the name does.
+        Some(b'\\') if posix.peek(2) == Some(b'\n') && posix.peek(3).is_some_and(|next| next != b'\\') => {
+            posix.word.fold(posix.text, posix.pos);
+            posix.pos += 2;
+            dollar(posix);
         }
         Some(byte @ (b'0'..=b'9' | b'@' | b'*' | b'#' | b'?' | b'$' | b'!' | b'-')) => {
             posix.word.fold(posix.text, posix.pos);
@@ -66,16 +78,37 @@ pub(super) fn dollar(posix: &mut Posix<'_, '_>) {
     }
 }
 
+/// A name that goes on behind the end of a line.
+fn continued_name(posix: &mut Posix<'_, '_>, start: &[u8]) -> Vec<u8> {
+    let mut name = start.to_vec();
+    while posix.text[posix.pos..].starts_with(b"\\\n") {
+        posix.pos += 2;
+        let rest = &posix.text[posix.pos..];
+        let length = rest.iter().position(|&byte| !byte.is_ascii_alphanumeric() && byte != b'_');
+        let length = length.unwrap_or(rest.len());
+        name.extend_from_slice(&rest[..length]);
+        posix.pos += length;
+    }
+    name
+}
+
 /// Where `))` ends what `((` before `start` has begun; commands inside of it are read as well. `None` if these are
 /// two parentheses.
 pub(super) fn arithmetic_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
-    if posix.no_arithmetic {
+    if posix.arithmetic == 0 {
         return None;
     }
     let text = posix.text;
     let mut depth = 2u32;
-    for (at, &byte) in text.iter().enumerate().skip(start).take(ARITHMETIC_LIMIT) {
-        match byte {
+    let mut at = start;
+    let limit = text.len().min(start + ARITHMETIC_LIMIT);
+    while at < limit {
+        match text[at] {
+            b'\\' => at += 1,
+            quote @ (b'\'' | b'"') => {
+                // What only looks like an end; without the other quote these are no arithmetic either.
+                at += memchr::memchr(quote, &text[at + 1..limit])? + 1;
+            }
             b'(' => depth += 1,
             b')' => {
                 depth -= 1;
@@ -93,10 +126,9 @@ pub(super) fn arithmetic_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<
             b'\n' | b';' if depth == 2 => return None,
             _ => {}
         }
+        at += 1;
     }
-    if start + ARITHMETIC_LIMIT >= text.len() {
-        posix.no_arithmetic = true;
-    }
+    posix.arithmetic = posix.arithmetic.saturating_sub(limit - start.min(limit));
     None
 }
 
@@ -109,7 +141,8 @@ fn braced(posix: &mut Posix<'_, '_>) {
         return;
     };
     let text = posix.text;
-    let inner = &text[start..end];
+    let inner = without_continuations(&text[start..end]);
+    let inner = &*inner;
     posix.word.fold(text, posix.pos);
     posix.pos = end + 1;
     if memchr::memmem::find(inner, b"$(").is_some() || inner.contains(&b'`') {
@@ -180,34 +213,91 @@ fn braced(posix: &mut Posix<'_, '_>) {
                 values.iter().map(|text| text.strip_prefix(word).unwrap_or(text).to_vec()).collect();
             push_values(posix, &values);
         }
-        (b',', Some(values)) => {
-            let values: Vec<_> = values.iter().map(|text| text.to_ascii_lowercase()).collect();
+        (b',' | b'^', Some(values)) => {
+            let values: Vec<_> = values.iter().map(|text| in_case(text, operator, word)).collect();
             push_values(posix, &values);
         }
-        (b'@', Some(values)) => push_values(posix, &values),
+        (b'@', Some(values)) => {
+            if word == b"P" {
+                // A prompt: substitutions in it are run.
+                for text in &values {
+                    enqueue(posix, text.clone(), Code::Expanded);
+                }
+            }
+            let values: Vec<_> = values.iter().map(|text| transformed(text, word)).collect();
+            push_values(posix, &values);
+        }
         _ => posix.word.fold_with(&[UNKNOWN]),
     }
 }
 
+/// How the end of `${` is looked for. A text that never has one is not searched again and again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Braces {
+    #[default]
+    Balanced,
+    First,
+    None,
+}
+
+/// A text whose lines that end in a backslash go on, even between quotes.
+pub(super) fn without_continuations(text: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memmem::find(text, b"\\\n").is_none() {
+        return Cow::Borrowed(text);
+    }
+    let mut out = Vec::with_capacity(text.len());
+    let mut at = 0;
+    while let Some(found) = memchr::memchr(b'\\', &text[at..]) {
+        out.extend_from_slice(&text[at..at + found]);
+        at += found;
+        let end = (at + 2).min(text.len());
+        if text.get(at + 1) != Some(&b'\n') {
+            out.extend_from_slice(&text[at..end]);
+        }
+        at = end;
+    }
+    out.extend_from_slice(&text[at..]);
+    Cow::Owned(out)
+}
+
 /// The `}` that belongs to the `${` before `start`.
 fn brace_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
-    if posix.no_brace {
-        return None;
+    let text = posix.text;
+    let first = || memchr::memchr(b'}', &text[start..]).map(|at| start + at);
+    match posix.braces {
+        Braces::Balanced => {}
+        Braces::First => {
+            let found = first();
+            if found.is_none() {
+                posix.braces = Braces::None;
+            }
+            return found;
+        }
+        Braces::None => return None,
     }
-    let mut depth = 1u32;
+    // What closes the expansions and parentheses that are open; a brace by itself opens nothing.
+    let mut open = vec![b'}'];
     let mut at = start;
-    while at < posix.text.len() {
-        match posix.text[at] {
+    while at < text.len() {
+        let inside = *open.last()?;
+        match text[at] {
             b'\\' => at += 1,
-            quote @ (b'\'' | b'"') if quote == b'"' || !posix.word.in_double() => {
-                if let Some(length) = memchr::memchr(quote, &posix.text[at + 1..]) {
+            quote @ (b'\'' | b'"') if quote == b'"' || inside == b')' || !posix.word.in_double() => {
+                if let Some(length) = memchr::memchr(quote, &text[at + 1..]) {
                     at += length + 1;
                 }
             }
-            b'{' => depth += 1,
-            b'}' => {
-                depth -= 1;
-                if depth == 0 {
+            b'$' if text.get(at + 1) == Some(&b'\'') && (inside == b')' || !posix.word.in_double()) => {
+                at = ansi::decode(text, at + 2, &mut Vec::new()) - 1;
+            }
+            b'$' if matches!(text.get(at + 1), Some(b'{' | b'(')) => {
+                at += 1;
+                open.push(if text[at] == b'{' { b'}' } else { b')' });
+            }
+            b'(' if inside == b')' => open.push(b')'),
+            byte if byte == inside => {
+                open.pop();
+                if open.is_empty() {
                     return Some(at);
                 }
             }
@@ -215,8 +305,9 @@ fn brace_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
         }
         at += 1;
     }
-    posix.no_brace = true;
-    None
+    // It has no end, or quotes that are read otherwise here: from now on the first brace is one.
+    posix.braces = Braces::First;
+    first()
 }
 
 fn substring(posix: &mut Posix<'_, '_>, name: &[u8], known: Option<&[u8]>, word: &[u8]) {
@@ -234,6 +325,42 @@ fn substring(posix: &mut Posix<'_, '_>, name: &[u8], known: Option<&[u8]>, word:
             posix.push_value(&part);
         }
         _ => posix.word.fold_with(&[UNKNOWN]),
+    }
+}
+
+/// `${x,}`, `${x,,}`, `${x^}`, `${x^^}`; a pattern says which letters are meant and is taken for all.
+fn in_case(text: &[u8], operator: u8, word: &[u8]) -> Vec<u8> {
+    let all = word.first() == Some(&operator);
+    let mut out = text.to_vec();
+    let end = if all { out.len() } else { out.len().min(1) };
+    if operator == b',' {
+        out[..end].make_ascii_lowercase();
+    } else {
+        out[..end].make_ascii_uppercase();
+    }
+    out
+}
+
+/// `${x@Q}` and its like.
+fn transformed(text: &[u8], operator: &[u8]) -> Vec<u8> {
+    match operator {
+        b"U" => text.to_ascii_uppercase(),
+        b"L" => text.to_ascii_lowercase(),
+        b"u" => in_case(text, b'^', b""),
+        b"E" => {
+            let mut out = Vec::new();
+            ansi::decode(text, 0, &mut out);
+            out
+        }
+        b"Q" | b"K" => {
+            let mut out = b"'".to_vec();
+            for &byte in text {
+                out.extend_from_slice(if byte == b'\'' { b"'\\''" } else { std::slice::from_ref(&byte) });
+            }
+            out.push(b'\'');
+            out
+        }
+        _ => text.to_vec(),
     }
 }
 

@@ -11,7 +11,7 @@ use crate::command_policy::state::{Code, Job, Scan};
 use crate::command_policy::word::Word;
 
 /// Functions whose string is for a shell, or whose strings are an argument vector.
-const RUNS: [&[u8]; 34] = [
+const RUNS: [&[u8]; 36] = [
     b"system",
     b"exec",
     b"execSync",
@@ -46,6 +46,10 @@ const RUNS: [&[u8]; 34] = [
     b"capture3",
     b"execute",
     b"shelljs",
+    // Erlang and Elixir
+    b"cmd",
+    // Perl and Ruby: `open("|command")`
+    b"open",
 ];
 /// Functions that delete a whole tree.
 const DELETES: [&[u8]; 10] = [
@@ -68,6 +72,9 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
     reader.calls();
     if forks(text) {
         reader.scan.event("@fork-bomb", &[], job.place);
+    }
+    if connects_a_shell(text) {
+        reader.scan.event("@reverse-shell", &[], job.place);
     }
 }
 
@@ -99,6 +106,54 @@ fn forks(text: &[u8]) -> bool {
             .any(|part| has(part))
 }
 
+/// A socket, a shell, and what makes the one the other's input and output.
+fn connects_a_shell(text: &[u8]) -> bool {
+    let has = |parts: &[&[u8]]| parts.iter().any(|part| memchr::memmem::find(text, part).is_some());
+    has(&[b"ocket", b"SOCK_STREAM", b"fsockopen", b"net.connect", b"createConnection"])
+        && has(&[
+            b"/bin/sh",
+            b"/bin/bash",
+            b"/bin/zsh",
+            b"'sh'",
+            b"\"sh\"",
+            b"'bash'",
+            b"\"bash\"",
+            b"sh -i",
+            b"bash -i",
+            b"cmd.exe",
+        ])
+        && has(&[
+            b"dup2",
+            b">&",
+            b"<&",
+            b"stdin.pipe",
+            b"stdout.pipe",
+            b"proc_open",
+            b"pty.spawn",
+            b"popen",
+            b"stdin=",
+        ])
+}
+
+/// How programs of other languages say where the user's home directory is.
+fn names_home(text: &[u8]) -> bool {
+    const NAMES: [&[u8]; 12] = [
+        b"Path.home()",
+        b"os.homedir()",
+        b"homedir()",
+        b"Dir.home",
+        b"ENV['HOME']",
+        b"ENV[\"HOME\"]",
+        b"process.env.HOME",
+        b"environ['HOME']",
+        b"environ[\"HOME\"]",
+        b"getenv('HOME')",
+        b"getenv(\"HOME\")",
+        b"$ENV{HOME}",
+    ];
+    NAMES.iter().any(|name| memchr::memmem::find(text, name).is_some())
+}
+
 struct Foreign<'s, 'j> {
     scan: &'s mut Scan,
     job: &'j Job,
@@ -114,7 +169,7 @@ impl Foreign<'_, '_> {
             match byte {
                 b'#' if at == 0 || text[at - 1].is_ascii_whitespace() => at = line_end(text, at),
                 b'/' if text.get(at + 1) == Some(&b'/') => at = line_end(text, at),
-                b'\'' | b'"' => at = string(text, at).1,
+                b'\'' | b'"' => at = self.literal(at),
                 b'`' => {
                     // Perl, Ruby, PHP: a command. JavaScript: a string.
                     let (inner, end) = string(text, at);
@@ -147,6 +202,23 @@ impl Foreign<'_, '_> {
         }
     }
 
+    /// A string by itself. awk runs one at either end of a pipe, Groovy and Scala by a method of it.
+    fn literal(&mut self, start: usize) -> usize {
+        let text = self.text;
+        let (inner, end) = string(text, start);
+        let before = text[..start].trim_ascii_end();
+        let after = text[end..].trim_ascii_start();
+        let piped = before.ends_with(b"|") && !before.ends_with(b"||") || before.ends_with(b"|&");
+        let read = after.strip_prefix(b"|&").or(after.strip_prefix(b"|"));
+        if piped
+            || read.is_some_and(|rest| rest.trim_ascii_start().starts_with(b"getline"))
+            || [&b".execute("[..], b".!"].iter().any(|method| after.starts_with(method))
+        {
+            self.shell(inner);
+        }
+        end
+    }
+
     fn looks_like_javascript(&self) -> bool {
         let head = &self.text[..self.text.len().min(4096)];
         [&b"require("[..], b"const ", b"let ", b"=>", b"console."]
@@ -170,8 +242,27 @@ impl Foreign<'_, '_> {
                 None => return end,
             }
         }
-        let (strings, after) = self.strings(at);
+        let (mut strings, after) = self.strings(at);
+        if deletes
+            && names_home(&self.text[at..after])
+            && strings.iter().all(|text| matches!(&**text, b"HOME" | b"os"))
+        {
+            strings = vec![b"~".to_vec()];
+        }
         if strings.is_empty() {
+            return end;
+        }
+        if name == b"open" {
+            // Any other one is the name of a file.
+            let piped = strings.iter().find(|text| text.starts_with(b"|") || text.ends_with(b"|"));
+            let mode = strings.iter().position(|text| matches!(&**text, b"|-" | b"-|"));
+            match (mode, piped) {
+                (Some(mode), _) if mode + 1 < strings.len() => {
+                    self.shell(strings[mode + 1..].join(&b' '));
+                }
+                (_, Some(text)) => self.shell(text.iter().copied().filter(|&byte| byte != b'|').collect()),
+                _ => {}
+            }
             return end;
         }
         if deletes {
@@ -223,19 +314,17 @@ impl Foreign<'_, '_> {
 
     fn shell(&mut self, text: Vec<u8>) {
         let place = crate::command_policy::state::Place { shell: Shell::Posix, ..self.job.place };
-        self.scan.enqueue(text, Code::Script(Shell::Posix), place, Rc::default(), Rc::default());
+        self.scan.enqueue_alone(text, Code::Script(Shell::Posix), place);
     }
 
     fn vector(&mut self, strings: &[Vec<u8>]) {
         let words: Vec<Word<'_>> = strings.iter().map(|text| Word::borrowed(text)).collect();
-        let around = Around {
-            place: self.job.place,
-            stdin: &Rc::default(),
-            positional: &Rc::default(),
-            process: &[],
-            wanted: false,
-        };
-        run(self.scan, &words, &around);
+        self.run(&words);
+    }
+
+    fn run(&mut self, words: &[Word<'_>]) {
+        let (place, stdin, positional) = (self.job.place, &Rc::default(), &Rc::default());
+        run(self.scan, words, &Around { place, stdin, positional, process: &[], wanted: false });
     }
 
     /// A call that deletes a tree is the same as `rm -rf`.
@@ -244,14 +333,11 @@ impl Foreign<'_, '_> {
         if let (Some(path), true) = (strings.first(), recursive) {
             let words =
                 [Word::borrowed(b"rm"), Word::borrowed(b"-rf"), Word::borrowed(b"--"), Word::borrowed(path)];
-            let around = Around {
-                place: self.job.place,
-                stdin: &Rc::default(),
-                positional: &Rc::default(),
-                process: &[],
-                wanted: false,
-            };
-            run(self.scan, &words, &around);
+            self.run(&words);
+            if crate::command_policy::path::is_drive(path) {
+                let words = [Word::borrowed(b"/s"), Word::borrowed(b"/q"), Word::borrowed(path)];
+                self.scan.check(b"rd", &words, self.job.place);
+            }
         }
     }
 }

@@ -9,4 +9,5 @@ pub(super) mod foreign;
 mod heredoc;
 pub(super) mod posix;
 pub(super) mod powershell;
+mod windows;
 mod windows_env;

@@ -5,8 +5,9 @@ mod values;
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use crate::command_policy::run::{Command, run_pipeline};
+use crate::command_policy::run::Command;
 use crate::command_policy::scan::posix::{Element, Pipeline};
+use crate::command_policy::scan::windows::{self, Redirection};
 use crate::command_policy::state::{Job, Place, Scan, Upstream};
 use crate::command_policy::word::{QUOTED, Word};
 
@@ -31,6 +32,8 @@ struct Cmd<'a, 's> {
     redirect: Option<bool>,
     /// The variable of `for` that was named last.
     loop_name: Option<u8>,
+    /// A variable stands for everything below a directory.
+    walked: bool,
     depth: u32,
     /// Pipelines outside of open parentheses, with what has been written in them.
     groups: Vec<(Pipeline<'a>, Vec<u8>)>,
@@ -38,7 +41,7 @@ struct Cmd<'a, 's> {
 }
 
 pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
-    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin), wanted: true };
+    let pipeline = Pipeline::new(Rc::clone(&job.stdin));
     let mut cmd = Cmd {
         text,
         pos: 0,
@@ -52,6 +55,7 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
         pipeline,
         redirect: None,
         loop_name: None,
+        walked: false,
         depth: 0,
         groups: Vec::new(),
         written: Vec::new(),
@@ -92,6 +96,8 @@ impl<'a> Cmd<'a, '_> {
             b'^' => match self.peek(0) {
                 Some(b'\r') if self.peek(1) == Some(b'\n') => self.pos += 2,
                 Some(b'\n') => self.pos += 1,
+                // The name of a command of cmd ends here all the same.
+                Some(b' ' | b'\t') if self.command.words.is_empty() => {}
                 Some(next) => {
                     self.push(next);
                     self.pos += 1;
@@ -147,18 +153,13 @@ impl<'a> Cmd<'a, '_> {
     }
 
     fn angle(&mut self, byte: u8) {
-        if self.active && self.word.len() == 1 && self.word[0].is_ascii_digit() && self.flags == 0 {
+        if self.active && windows::is_handle(&self.word) && self.flags == 0 {
             self.word.clear();
             self.active = false;
         } else {
             self.end_word();
         }
-        while self.peek(0) == Some(b'>') {
-            self.pos += 1;
-        }
-        if self.peek(0) == Some(b'&') {
-            // A handle's number follows.
-            self.pos += 2;
+        if let Redirection::Handle = windows::redirection(self.text, &mut self.pos) {
             return;
         }
         self.redirect = Some(byte == b'>');
@@ -179,9 +180,7 @@ impl<'a> Cmd<'a, '_> {
             return;
         }
         self.depth += 1;
-        let stdin = Rc::clone(&self.pipeline.stdin);
-        let outer =
-            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
+        let outer = self.pipeline.begin();
         self.groups.push((outer, std::mem::take(&mut self.written)));
     }
 
@@ -197,7 +196,7 @@ impl<'a> Cmd<'a, '_> {
     }
 
     fn skip_line(&mut self) {
-        self.pos = memchr::memchr(b'\n', &self.text[self.pos..]).map_or(self.text.len(), |at| self.pos + at);
+        self.pos = windows::line_end(self.text, self.pos);
     }
 
     fn end_word(&mut self) {
@@ -300,6 +299,13 @@ impl<'a> Cmd<'a, '_> {
         if command.is_empty() {
             return;
         }
+        // Each of the files is deleted by itself, which is as thorough.
+        if self.walked
+            && command.words.len() > 1
+            && matches!(&*command.words[0].text.to_ascii_lowercase(), b"del" | b"erase" | b"rd" | b"rmdir")
+        {
+            command.words.push(Word::borrowed(b"/s"));
+        }
         let repeats = command.runs_itself();
         if repeats
             && self
@@ -333,13 +339,7 @@ impl<'a> Cmd<'a, '_> {
     }
 
     fn run(&mut self) {
-        if self.pipeline.elements.is_empty() {
-            return;
-        }
-        let stdin = Rc::clone(&self.pipeline.stdin);
-        let pipeline =
-            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
-        let written = run_pipeline(self.scan, pipeline, self.place, &Rc::default());
+        let written = windows::run(self.scan, &mut self.pipeline, self.place);
         if let Some(text) = written.output
             && self.written.len() < 1 << 18
         {

@@ -1,7 +1,5 @@
 //! `%variables%` and what gives them their values.
 
-use std::rc::Rc;
-
 use super::Cmd;
 use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::{expand, windows_env};
@@ -58,6 +56,7 @@ impl<'a> Cmd<'a, '_> {
         // In `for %a in (x) do y %a` the text between two marks is no name.
         if rest[..end].contains(&b' ') && !rest[..end].contains(&b'(')
             || rest[..end].contains(&b')') && end > 20
+            || memchr::memmem::find(&rest[..end], b" in (").is_some()
         {
             match rest.first() {
                 Some(&name) if name.is_ascii_alphabetic() => {
@@ -144,10 +143,41 @@ impl<'a> Cmd<'a, '_> {
             let text = set.join(&b' ');
             if matches!(text.first(), Some(b'\'' | b'`')) {
                 let text = text[1..].strip_suffix(&text[..1]).unwrap_or(&text[1..]).to_vec();
-                self.scan.enqueue(text, Code::Script(Shell::Cmd), self.place, Rc::default(), Rc::default());
+                self.bind_listing(&text);
+                self.scan.enqueue_alone(text, Code::Script(Shell::Cmd), self.place);
             }
         } else if let Some(name) = self.loop_name {
+            let option = words.get(1).map(|word| word.text.to_ascii_lowercase());
+            let set = match option.as_deref() {
+                // `for /r [directory] %x in (set)`: everything below.
+                Some(b"/r") => {
+                    let root = match &words[2..inside] {
+                        [root, _, ..] => root.text.to_vec(),
+                        _ => self.scan.cwd.clone().unwrap_or_default(),
+                    };
+                    let all = set.iter().any(|text| matches!(&**text, b"*" | b"*.*" | b"."));
+                    if !all || root.is_empty() {
+                        return;
+                    }
+                    self.walked = true;
+                    vec![[root.strip_suffix(b"\\").unwrap_or(&root), b"\\*"].concat()]
+                }
+                _ => set,
+            };
             self.scan.set_variable(&[b'%', b'%', name], set);
+        }
+    }
+
+    /// `for /f %x in ('dir /s /b directory')`: everything below.
+    fn bind_listing(&mut self, text: &[u8]) {
+        let mut words = text.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+        let lists = words.next().is_some_and(|word| word.eq_ignore_ascii_case(b"dir"));
+        let (switches, operands): (Vec<&[u8]>, Vec<&[u8]>) = words.partition(|word| word.starts_with(b"/"));
+        let below = switches.iter().any(|word| word.to_ascii_lowercase().starts_with(b"/s"));
+        if let (true, true, Some(root), Some(name)) = (lists, below, operands.first(), self.loop_name) {
+            self.walked = true;
+            let root = root.iter().copied().filter(|&byte| byte != b'"').collect();
+            self.scan.set_variable(&[b'%', b'%', name], vec![root]);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::command_policy::rules::Shell;
 use crate::command_policy::scan::builder::Builder;
 use crate::command_policy::scan::expand;
 use crate::command_policy::state::{Code, LIST_LIMIT, Upstream};
-use crate::command_policy::word::{DOWNLOADED, UNKNOWN};
+use crate::command_policy::word::{DOWNLOADED, UNKNOWN, Word};
 
 /// Most levels of parentheses, braces and substitutions whose ends are told apart.
 const DEPTH_LIMIT: usize = 1000;
@@ -26,7 +26,12 @@ impl<'a, 's> Posix<'a, 's> {
             self.pos += 1;
             return;
         }
+        let before = self.pos;
         self.end_word();
+        if self.pos != before {
+            // `function name()` has been read to its end.
+            return;
+        }
         let rest = self.text[self.pos + 1..].trim_ascii_start();
         if rest.first() == Some(&b')') && self.state.command.words.len() == 1 {
             // name ( )
@@ -69,25 +74,50 @@ impl<'a, 's> Posix<'a, 's> {
             Some(Element::Command(command)) => Rc::new(command.preview()),
             None => Rc::clone(&self.state.pipeline.stdin),
         };
-        Pipeline { elements: Vec::new(), stdin, wanted: true }
+        Pipeline::new(stdin)
     }
 
     pub(super) fn begin_function(&mut self) -> bool {
         let Some(name) = self.pending_function.take() else { return false };
-        let start = self.pos + 1;
-        self.functions.push(Function { name, start, in_pipeline: 0, in_background: 0, piped: false });
+        self.push_function(name, self.pos + 1, None);
         true
     }
 
-    pub(super) fn end_function(&mut self, function: bool) {
-        if !function {
-            return;
+    fn push_function(&mut self, name: Vec<u8>, start: usize, compound: Option<u32>) {
+        let function = Function { name, start, in_pipeline: 0, in_background: 0, piped: false, compound };
+        self.functions.push(function);
+    }
+
+    /// `name() if ...; fi`
+    pub(super) fn compound_function(&mut self, name: Vec<u8>, first: &Word<'a>) {
+        if matches!(&*first.text, b"if" | b"while" | b"until" | b"for" | b"select" | b"case") {
+            self.push_function(name, self.pos.saturating_sub(first.text.len()), Some(0));
         }
+    }
+
+    /// `if`, `while` and their like inside of a function that is one itself.
+    pub(super) fn open_compound(&mut self) {
+        if let Some(Function { compound: Some(open), .. }) = self.functions.last_mut() {
+            *open += 1;
+        }
+    }
+
+    pub(super) fn close_compound(&mut self) {
+        if let Some(Function { compound: Some(open), .. }) = self.functions.last_mut() {
+            *open = open.saturating_sub(1);
+            if *open == 0 {
+                self.end_function(self.pos);
+            }
+        }
+    }
+
+    /// The body ends before `end`.
+    pub(super) fn end_function(&mut self, end: usize) {
         let Some(Function { name, start, in_background, piped, .. }) = self.functions.pop() else { return };
         if piped || in_background >= 2 {
             self.scan.event("@fork-bomb", &[], self.place);
         }
-        let end = self.pos.saturating_sub(1).max(start);
+        let end = end.max(start);
         self.scan.definitions.define(&name, self.text.get(start..end).unwrap_or_default(), false);
     }
 
@@ -162,8 +192,9 @@ impl<'a, 's> Posix<'a, 's> {
     pub(super) fn end_group(&mut self, pipeline: Pipeline<'a>, output: Upstream, function: bool) {
         let written = std::mem::replace(&mut self.state.output, output);
         self.state.pipeline = pipeline;
-        self.end_function(function);
-        if !function {
+        if function {
+            self.end_function(self.pos.saturating_sub(1));
+        } else {
             self.state.pipeline.elements.push(Element::Group(written));
         }
     }
@@ -224,7 +255,15 @@ impl<'a, 's> Posix<'a, 's> {
 
     /// Counts calls of a function in its own body.
     pub(super) fn self_call(&mut self, command: &Command<'a>) {
-        let Some(first) = command.words.first() else { return };
+        // `command f` is `f`.
+        let prefix = |word: &&Word<'_>| {
+            word.text.starts_with(b"-")
+                || matches!(
+                    &*word.text,
+                    b"command" | b"builtin" | b"exec" | b"eval" | b"nohup" | b"setsid" | b"time" | b"nice"
+                )
+        };
+        let Some(first) = command.words.iter().find(|word| !prefix(word)) else { return };
         if let Some(function) = self.functions.iter_mut().rev().take(8).find(|f| *f.name == *first.text) {
             function.in_pipeline += 1;
             function.piped |= function.in_pipeline >= 2;

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::command_policy::run::Command;
 use crate::command_policy::scan::builder::Builder;
 use crate::command_policy::scan::class::{self, BLANK, PLAIN};
-use crate::command_policy::scan::expand;
+use crate::command_policy::scan::expand::{self, Braces};
 use crate::command_policy::scan::heredoc::Pending;
 use crate::command_policy::state::{Code, Job, Place, Scan, Upstream};
 use crate::command_policy::word::QUOTED;
@@ -28,6 +28,19 @@ pub(in crate::command_policy) struct Pipeline<'a> {
     pub(in crate::command_policy) stdin: Rc<Upstream>,
     /// Whether somebody gets what the last element writes.
     pub(in crate::command_policy) wanted: bool,
+}
+
+impl<'a> Pipeline<'a> {
+    /// A new one, whose output somebody gets.
+    pub(in crate::command_policy) fn new(stdin: Rc<Upstream>) -> Self {
+        Self { elements: Vec::new(), stdin, wanted: true }
+    }
+
+    /// Begins a new one that gets the same standard input, and hands over the old one.
+    pub(in crate::command_policy) fn begin(&mut self) -> Pipeline<'a> {
+        let stdin = Rc::clone(&self.stdin);
+        std::mem::replace(self, Self::new(stdin))
+    }
 }
 
 /// What is read at one level of nesting.
@@ -108,6 +121,8 @@ struct Function {
     in_pipeline: u32,
     in_background: u32,
     piped: bool,
+    /// Open `if`, loops and `case` of a body that is one of these.
+    compound: Option<u32>,
 }
 
 pub(in crate::command_policy) struct Posix<'a, 's> {
@@ -127,10 +142,10 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     loops: u32,
     /// The last command was ended by `|`.
     after_bar: bool,
-    /// No `))` follows: a search for one need not be repeated.
-    pub(super) no_arithmetic: bool,
-    /// No `}` follows.
-    pub(super) no_brace: bool,
+    /// How many bytes may still be searched for a `))` in vain; two parentheses are read as such then.
+    pub(super) arithmetic: usize,
+    /// How the end of `${` is found.
+    pub(super) braces: Braces,
 }
 
 /// Reads one text to its end.
@@ -161,8 +176,8 @@ impl<'a, 's> Posix<'a, 's> {
             pending_function: None,
             loops: 0,
             after_bar: false,
-            no_arithmetic: false,
-            no_brace: false,
+            arithmetic: text.len() + 4096,
+            braces: Braces::default(),
         }
     }
 

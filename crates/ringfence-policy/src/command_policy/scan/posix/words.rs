@@ -3,9 +3,10 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::{Command, Element, Frame, Keyword, Pipeline, Posix, Redirect, append, without_tabs};
+use super::{Command, Element, Frame, Keyword, Posix, Redirect, append, without_tabs};
 use crate::command_policy::posix_names::{assignment, executed_variable};
 use crate::command_policy::run::{Stdin, run_pipeline};
+use crate::command_policy::scan::expand::without_continuations;
 use crate::command_policy::scan::heredoc::{Pending, body};
 use crate::command_policy::state::{Code, LIST_LIMIT};
 use crate::command_policy::word::{DOWNLOADED, QUOTED, Word};
@@ -77,6 +78,7 @@ impl<'a, 's> Posix<'a, 's> {
         if self.in_pattern() && self.state.keyword == Keyword::None {
             if word.is("esac") && !word.has(QUOTED) {
                 self.frames.pop();
+                self.close_compound();
             }
             return;
         }
@@ -111,11 +113,13 @@ impl<'a, 's> Posix<'a, 's> {
             }
             Keyword::None | Keyword::For | Keyword::Test => {}
         }
-        if self.state.command.words.is_empty()
-            && self.state.keyword == Keyword::None
-            && (self.reserved(&word) || self.assignment(&word))
-        {
-            return;
+        if self.state.command.words.is_empty() && self.state.keyword == Keyword::None {
+            if let Some(name) = self.pending_function.take() {
+                self.compound_function(name, &word);
+            }
+            if self.reserved(&word) || self.assignment(&word) {
+                return;
+            }
         }
         self.state.command.words.push(word);
     }
@@ -128,27 +132,38 @@ impl<'a, 's> Posix<'a, 's> {
         match &*word.text {
             // An option of `time`; no command is called like that.
             b"-p" => true,
-            b"if" | b"then" | b"elif" | b"else" | b"while" | b"until" | b"!" | b"time" | b"coproc" => true,
+            b"if" | b"while" | b"until" => {
+                self.open_compound();
+                true
+            }
+            b"then" | b"elif" | b"else" | b"!" | b"time" | b"coproc" => true,
             b"do" => {
                 self.loops += 1;
                 true
             }
             b"done" => {
                 self.loops = self.loops.saturating_sub(1);
+                self.close_compound();
                 true
             }
-            b"fi" => true,
+            b"fi" => {
+                self.close_compound();
+                true
+            }
             b"esac" => {
+                self.close_compound();
                 if matches!(self.frames.last(), Some(Frame::Case { .. })) {
                     self.frames.pop();
                 }
                 true
             }
             b"case" => {
+                self.open_compound();
                 self.state.keyword = Keyword::Case;
                 true
             }
             b"for" | b"select" => {
+                self.open_compound();
                 self.state.keyword = Keyword::For;
                 true
             }
@@ -168,7 +183,7 @@ impl<'a, 's> Posix<'a, 's> {
         let Some((name, value)) = assignment(&word.text) else { return false };
         self.scan.set_variable(name, vec![value.to_vec()]);
         if let Some(kind) = executed_variable(name) {
-            self.scan.enqueue(value.to_vec(), kind, self.place, Rc::default(), Rc::default());
+            self.scan.enqueue_alone(value.to_vec(), kind, self.place);
         }
         if word.has(DOWNLOADED) {
             self.scan.downloaded.push(name.to_vec());
@@ -254,11 +269,7 @@ impl<'a, 's> Posix<'a, 's> {
         if self.state.pipeline.elements.is_empty() {
             return;
         }
-        let stdin = Rc::clone(&self.state.pipeline.stdin);
-        let mut pipeline = std::mem::replace(
-            &mut self.state.pipeline,
-            Pipeline { elements: Vec::new(), stdin, wanted: true },
-        );
+        let mut pipeline = self.state.pipeline.begin();
         // The script's own output goes where nothing reads it.
         pipeline.wanted = !self.frames.is_empty();
         if self.heredocs.is_empty() {
@@ -281,7 +292,7 @@ impl<'a, 's> Posix<'a, 's> {
             self.pos = next;
             if !pending.quoted && memchr::memchr2(b'$', b'`', text).is_some() {
                 self.scan.enqueue(
-                    text.to_vec(),
+                    without_continuations(text).into_owned(),
                     Code::Expanded,
                     self.place,
                     Rc::clone(self.positional),

@@ -8,6 +8,7 @@ use std::rc::Rc;
 use crate::command_policy::fold;
 use crate::command_policy::run::Command;
 use crate::command_policy::scan::posix::{Element, Pipeline};
+use crate::command_policy::scan::windows::{self, Redirection};
 use crate::command_policy::state::{Job, Place, Scan};
 use crate::command_policy::word::{QUOTED, Word};
 
@@ -47,6 +48,9 @@ pub(in crate::command_policy) fn cmdlet(name: &[u8]) -> &[u8] {
         b"echo" | b"write" => b"write-output",
         b"sls" => b"select-string",
         b"gcm" => b"get-command",
+        b"sal" => b"set-alias",
+        b"nal" => b"new-alias",
+        b"rvpa" => b"resolve-path",
         b"sl" | b"cd" | b"chdir" => b"set-location",
         other => other,
     }
@@ -110,6 +114,7 @@ enum Frame<'a> {
         command: Command<'a>,
         pipeline: Pipeline<'a>,
         word: Vec<u8>,
+        said: usize,
         active: bool,
         flags: u8,
         string: bool,
@@ -124,6 +129,8 @@ struct PowerShell<'a, 's> {
     scan: &'s mut Scan,
     place: Place,
     word: Vec<u8>,
+    /// How much of the word is in the statement already.
+    said: usize,
     active: bool,
     flags: u8,
     command: Command<'a>,
@@ -143,13 +150,14 @@ struct PowerShell<'a, 's> {
 
 pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
     let text = fold::powershell(text);
-    let pipeline = Pipeline { elements: Vec::new(), stdin: Rc::clone(&job.stdin), wanted: true };
+    let pipeline = Pipeline::new(Rc::clone(&job.stdin));
     let mut reader = PowerShell {
         text: &text,
         pos: 0,
         scan,
         place: job.place,
         word: Vec::new(),
+        said: 0,
         active: false,
         flags: 0,
         command: Command::default(),
@@ -283,7 +291,7 @@ impl<'a> PowerShell<'a, '_> {
     }
 
     fn line_end(&self) -> usize {
-        memchr::memchr(b'\n', &self.text[self.pos..]).map_or(self.text.len(), |at| self.pos + at)
+        windows::line_end(self.text, self.pos)
     }
 
     fn newline(&mut self) {
@@ -301,19 +309,13 @@ impl<'a> PowerShell<'a, '_> {
     }
 
     fn redirection(&mut self) {
-        let number =
-            self.active && self.word.len() == 1 && (self.word[0].is_ascii_digit() || self.word[0] == b'*');
-        if number {
+        if self.active && windows::is_handle(&self.word) {
             self.word.clear();
             self.active = false;
         } else {
             self.end_word();
         }
-        while self.peek(0) == Some(b'>') {
-            self.pos += 1;
-        }
-        if self.peek(0) == Some(b'&') {
-            self.pos += 2;
+        if let Redirection::Handle = windows::redirection(self.text, &mut self.pos) {
             return;
         }
         self.redirect = true;

@@ -71,7 +71,11 @@ impl<'a> PowerShell<'a, '_> {
         };
         // `$a::b` and a colon before a path are no part of the name.
         let (name, length) = match name.iter().position(|&byte| byte == b':') {
-            Some(at) if !name[..at].eq_ignore_ascii_case(b"env") && !self.scope(&name[..at]) => {
+            Some(at)
+                if rest.first() != Some(&b'{')
+                    && !name[..at].eq_ignore_ascii_case(b"env")
+                    && !self.scope(&name[..at]) =>
+            {
                 (&name[..at], at)
             }
             _ => (name, length),
@@ -79,6 +83,12 @@ impl<'a> PowerShell<'a, '_> {
         self.pos += length;
         let lower = name.to_ascii_lowercase();
         let key = key(&lower);
+        // `$_.FullName` of what is listed is what was listed.
+        if matches!(&*lower, b"_" | b"psitem") && self.scan.variables.contains_key(&key) {
+            let rest = &self.text[self.pos..self.text.len().min(self.pos + 16)].to_ascii_lowercase();
+            let names: [&[u8]; 5] = [b".fullname", b".pspath", b".path", b".name", b".directory"];
+            self.pos += names.iter().find(|name| rest.starts_with(name)).map_or(0, |name| name.len());
+        }
         let value = match lower.strip_prefix(b"env:") {
             Some(name) => windows_env::value(name).map(<[u8]>::to_vec),
             None => match self.scan.variables.get(&key) {
@@ -148,6 +158,7 @@ impl<'a> PowerShell<'a, '_> {
     pub(super) fn assignment(&mut self) {
         let Some(name) = self.source_variable() else { return };
         self.word.clear();
+        self.said = 0;
         self.active = false;
         self.flags = 0;
         self.command = Command::default();

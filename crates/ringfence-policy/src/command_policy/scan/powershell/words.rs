@@ -1,13 +1,11 @@
 //! Words, commands, blocks and statements.
 
 use std::borrow::Cow;
-use std::rc::Rc;
 
-use super::{
-    Command, Element, Frame, Pipeline, PowerShell, VALUE_LIMIT, cmdlet, is_keyword, key, only_text, text_key,
-};
-use crate::command_policy::run::run_pipeline;
-use crate::command_policy::state::Upstream;
+use super::{Command, Element, Frame, PowerShell, VALUE_LIMIT, cmdlet, is_keyword, key, only_text, text_key};
+use crate::command_policy::run::listing;
+use crate::command_policy::scan::windows;
+use crate::command_policy::state::{LIST_LIMIT, Upstream};
 use crate::command_policy::word::{QUOTED, UNKNOWN, Word, program};
 
 /// Most levels of parentheses and blocks whose ends are told apart.
@@ -47,18 +45,14 @@ impl<'a> PowerShell<'a, '_> {
         let frame = Frame::Paren {
             called: std::mem::take(&mut self.called),
             command: std::mem::take(&mut self.command),
-            pipeline: self.inner_pipeline(),
+            pipeline: self.pipeline.begin(),
             word: std::mem::take(&mut self.word),
+            said: std::mem::take(&mut self.said),
             active: std::mem::take(&mut self.active),
             flags: std::mem::take(&mut self.flags),
             string: std::mem::take(&mut self.string),
         };
         self.frames.push(frame);
-    }
-
-    pub(super) fn inner_pipeline(&mut self) -> Pipeline<'a> {
-        let stdin = Rc::clone(&self.pipeline.stdin);
-        std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true })
     }
 
     pub(super) fn close_paren(&mut self) {
@@ -80,9 +74,31 @@ impl<'a> PowerShell<'a, '_> {
             self.scan.not_scanned(self.place);
             return;
         }
+        self.bind_item();
         let command = std::mem::take(&mut self.command);
-        let pipeline = self.inner_pipeline();
+        let pipeline = self.pipeline.begin();
         self.frames.push(Frame::Block { command, pipeline });
+    }
+
+    /// `list | ForEach-Object { $_ }`: the variable is what the list names.
+    fn bind_item(&mut self) {
+        let each = self
+            .command
+            .words
+            .first()
+            .is_some_and(|word| cmdlet(&program(&word.text.to_ascii_lowercase())) == b"foreach-object");
+        if !each {
+            return;
+        }
+        let names = match self.pipeline.elements.last() {
+            Some(Element::Command(command)) => listing(&command.words),
+            Some(Element::Group(written)) => written.names.clone(),
+            None => return,
+        };
+        if let Some(name) = names.into_iter().next() {
+            self.scan.set_variable(&key(b"_"), vec![name.clone()]);
+            self.scan.set_variable(&key(b"psitem"), vec![name]);
+        }
     }
 
     pub(super) fn close_block(&mut self) {
@@ -107,7 +123,7 @@ impl<'a> PowerShell<'a, '_> {
                     self.command.words.push(Word::borrowed(b"{}"));
                 }
             }
-            Some(Frame::Paren { called, command, pipeline, word, active, flags, string }) => {
+            Some(Frame::Paren { called, command, pipeline, word, said, active, flags, string }) => {
                 self.end_word();
                 let value = self.single_value();
                 self.end_line();
@@ -116,6 +132,7 @@ impl<'a> PowerShell<'a, '_> {
                 self.command = command;
                 self.pipeline = pipeline;
                 self.word = word;
+                self.said = said;
                 self.active = active;
                 self.flags = flags;
                 self.string = string;
@@ -125,6 +142,9 @@ impl<'a> PowerShell<'a, '_> {
                         self.active = true;
                         self.flags |= QUOTED;
                         self.word.extend_from_slice(&value);
+                        if value.len() > VALUE_LIMIT {
+                            self.said = self.word.len();
+                        }
                     }
                     None if self.active || !self.command.words.is_empty() => self.push(UNKNOWN),
                     None => self.active = true,
@@ -174,7 +194,7 @@ impl<'a> PowerShell<'a, '_> {
         if hidden {
             return;
         }
-        let first = self.command.words.is_empty() && self.flags & QUOTED == 0;
+        let first = self.command.words.is_empty() && self.flags & QUOTED == 0 && self.said == 0;
         let quoted = self.flags & QUOTED != 0;
         if quoted {
             self.statement.push(b'\'');
@@ -187,8 +207,9 @@ impl<'a> PowerShell<'a, '_> {
                 cmdlet(&name)
             });
         } else {
-            self.statement.extend_from_slice(&self.word);
+            self.statement.extend_from_slice(self.word.get(self.said..).unwrap_or_default());
         }
+        self.said = self.word.len();
         if quoted {
             self.statement.push(b'\'');
         }
@@ -199,6 +220,7 @@ impl<'a> PowerShell<'a, '_> {
             return;
         }
         self.say_word();
+        self.said = 0;
         self.active = false;
         let flags = std::mem::take(&mut self.flags);
         let text = std::mem::take(&mut self.word);
@@ -229,8 +251,14 @@ impl<'a> PowerShell<'a, '_> {
             // An expression: it runs nothing, its value goes on through the pipeline.
             self.assign_value(&command);
             let lines: Vec<&[u8]> = command.words.iter().map(|word| &*word.text).collect();
-            let output = Upstream { output: Some(lines.join(&b'\n')), ..Upstream::default() };
-            self.pipeline.elements.push(Element::Group(output));
+            let output = lines.join(&b'\n');
+            let names =
+                command.words.into_iter().map(|word| word.text.into_owned()).take(LIST_LIMIT).collect();
+            self.pipeline.elements.push(Element::Group(Upstream {
+                output: Some(output),
+                names,
+                ..Upstream::default()
+            }));
             return;
         }
         self.assign_value(&command);
@@ -274,13 +302,7 @@ impl<'a> PowerShell<'a, '_> {
     pub(super) fn end_line(&mut self) {
         self.end_word();
         self.end_command();
-        if self.pipeline.elements.is_empty() {
-            return;
-        }
-        let stdin = Rc::clone(&self.pipeline.stdin);
-        let pipeline =
-            std::mem::replace(&mut self.pipeline, Pipeline { elements: Vec::new(), stdin, wanted: true });
-        run_pipeline(self.scan, pipeline, self.place, &Rc::default());
+        windows::run(self.scan, &mut self.pipeline, self.place);
     }
 
     pub(super) fn end_statement(&mut self) {
