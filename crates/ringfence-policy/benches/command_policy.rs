@@ -5,7 +5,10 @@ use std::fmt::Write as _;
 use std::hint::black_box;
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use ringfence_policy::command_policy::{CommandPolicy, CommandPolicyConfig, Input, SCAN_LIMIT, Shell};
+use ringfence_policy::command_policy::{CommandPolicy, CommandPolicyConfig, Input, Shell};
+
+/// Size of the long texts.
+const SIZE: usize = 256 * 1024;
 
 /// Commands as agents and people run them.
 const TYPICAL: [&[&str]; 6] = [
@@ -20,7 +23,7 @@ const TYPICAL: [&[&str]; 6] = [
 fn benign() -> String {
     let mut text = String::new();
     let mut n = 0;
-    while text.len() < SCAN_LIMIT {
+    while text.len() < SIZE {
         n += 1;
         let _ = writeln!(
             text,
@@ -29,7 +32,7 @@ fn benign() -> String {
              rm -f build/tmp{n} && mkdir -p out/{{a,b}}"
         );
     }
-    text.truncate(SCAN_LIMIT);
+    text.truncate(SIZE);
     text
 }
 
@@ -84,18 +87,18 @@ fn soup(separator: &str) -> String {
     ];
     let mut text = String::new();
     let mut state = 12345u32;
-    while text.len() < SCAN_LIMIT {
+    while text.len() < SIZE {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
         text.push_str(WORDS[(state >> 8) as usize % WORDS.len()]);
         text.push_str(separator);
     }
-    text.truncate(SCAN_LIMIT);
+    text.truncate(SIZE);
     text
 }
 
 /// Texts that a scanner or a rule engine may stumble over.
 fn hostile() -> Vec<(&'static str, String)> {
-    let repeated = |part: &str| part.repeat(SCAN_LIMIT / part.len());
+    let repeated = |part: &str| part.repeat(SIZE / part.len());
     vec![
         ("soup", soup(" ")),
         ("soup of lines", soup("\n")),
@@ -113,6 +116,18 @@ fn hostile() -> Vec<(&'static str, String)> {
         ("nested", repeated("sh -c '")),
         ("pipes", repeated("a|")),
         ("functions", repeated("f(){ f|f& };")),
+        ("short commands", repeated("a\n")),
+        ("short pipelines", repeated("a|b\n")),
+        ("two parentheses", repeated("((")),
+        ("quotes", repeated("'a'\"b\" ")),
+        ("defaults", repeated("${a:-$(b)}")),
+        ("files", repeated("tee a /b c\n")),
+        ("nested texts", repeated("ssh h a\n")),
+        ("blocks", repeated("a | % { ")),
+        ("members", repeated("(gi x).Delete($true)\n")),
+        ("loops", repeated("for /r C:\\ %i in (*) do del %i\n")),
+        ("percent signs", repeated("%a:~0,1%")),
+        ("assignments", format!("$x='{}'\n{}", "a".repeat(40), repeated("$x "))),
     ]
 }
 

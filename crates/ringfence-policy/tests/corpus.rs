@@ -7,7 +7,7 @@ use ringfence_policy::command_policy::{
 };
 use serde::Deserialize;
 
-#[derive(Deserialize)]
+#[derive(Clone, Deserialize)]
 struct Case {
     #[serde(default)]
     id: String,
@@ -109,13 +109,14 @@ fn no_line_of_the_corpus_is_a_pattern() {
 #[test]
 fn further_cases_are_judged_as_they_say() {
     let policy = CommandPolicy::new(&CommandPolicyConfig::default());
-    let cases = read(include_str!("data/cases.jsonl"));
+    let cases = [include_str!("data/cases.jsonl"), include_str!("data/texts.jsonl")].map(read).concat();
     let wrong: Vec<_> = cases
         .iter()
         .filter_map(|case| {
             let found = verdict(&policy, case);
-            (found != case.expect)
-                .then(|| format!("expected {}, found {found}: {:?}", case.expect, case.argv))
+            (found != case.expect).then(|| {
+                format!("expected {}, found {found}: {:?} <<< {:?}", case.expect, case.argv, case.stdin)
+            })
         })
         .collect();
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
