@@ -209,7 +209,11 @@ async fn identical_requests_share_one_question() {
     let script = Script::held(&[Denied, ApprovedOnce]);
     let fixture = Fixture::asking(&script);
     let results = concurrently(&fixture, &script, 3).await;
-    assert!(results.iter().all(|result| matches!(result, Err(PermitError::Denied { .. }))), "{results:?}");
+    // On a busy machine one may come after the answer, which it then finds remembered.
+    let refused = |result: &Result<_, _>| {
+        matches!(result, Err(PermitError::Denied { .. } | PermitError::Remembered { .. }))
+    };
+    assert!(results.iter().all(refused), "{results:?}");
     let other = fixture.permit(command("other", spawns())).await;
     assert!(other.is_ok(), "one refusal was counted, not three");
 }
