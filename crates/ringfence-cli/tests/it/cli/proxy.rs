@@ -132,8 +132,8 @@ fn a_port_that_is_taken_and_a_proxy_that_cannot_be_used_are_told() {
         "{}",
         failed.err()
     );
-    let command =
-        fixture.ringfence(["proxy", "--net", "public"]).env("HTTPS_PROXY", "socks5://proxy.example");
+    let command = fixture.ringfence(["proxy", "--net", "public"]).env("HTTPS_PROXY", "https://proxy.example");
     let failed = command.finish().code_is(1);
-    assert!(failed.err().contains("HTTPS_PROXY names a proxy of the kind `socks5`"), "{}", failed.err());
+    assert!(failed.err().contains("HTTPS_PROXY names a proxy of the kind `https`"), "{}", failed.err());
+    assert!(failed.err().contains("hint: set it to the URL of an HTTP or SOCKS 5 proxy"), "{}", failed.err());
 }
