@@ -14,7 +14,7 @@ pub(crate) const NAMES: [&str; 10] =
 const ROOT_EXAMPLES: &str = "\
 Examples:
   ringfence run -- cargo test           only this directory is writable, no network
-  ringfence run --mode strict -- ./a.sh nothing but this directory and system programs
+  ringfence run --mode strict -- ./tool one program, which sees this directory and system files
   ringfence shell                       look around in the box
   ringfence explain -- npm install      what a run would be allowed, without running it
   ringfence doctor                      what this host can enforce";
@@ -25,8 +25,8 @@ Examples:
       The current directory is writable, the rest of the disk read-only, no network
   ringfence run --write ~/shared --deny .env -- make
       One more writable directory; one file of the workspace out of reach
-  ringfence run --net all --timeout 10m -- npm ci
-      The host's network, at most ten minutes
+  ringfence run --profile node --timeout 10m -- npm ci
+      Node's caches and its package hosts, at most ten minutes
   ringfence run --json -- sh -c 'ls; exit 3'
       One JSON object: output, exit code, what was enforced, what was refused
 

@@ -103,7 +103,7 @@ fn act(kind: DenialKind) -> &'static str {
         DenialKind::Read => "reading",
         DenialKind::Write => "writing",
         DenialKind::Exec => "executing",
-        DenialKind::Connect => "connecting to",
+        DenialKind::Connect => "connecting",
         DenialKind::Syscall => "system call",
         DenialKind::Protected => "changing a protected path",
         DenialKind::Policy => "by the command policy",
