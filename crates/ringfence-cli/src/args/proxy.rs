@@ -5,6 +5,8 @@ use std::net::SocketAddr;
 use clap::{ArgAction, Args, ValueEnum};
 use ringfence_types::{HostPattern, SniCheck};
 
+use super::values;
+
 /// `ringfence proxy`
 #[derive(Debug, Args)]
 pub(crate) struct ProxyArgs {
@@ -22,7 +24,7 @@ pub(crate) struct ProxyArgs {
     pub(crate) net: Option<ProxyNet>,
 
     /// Let clients reach this port of this machine's loopback
-    #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = clap::value_parser!(u16).range(1..), help_heading = "Policy")]
+    #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = values::port, help_heading = "Policy")]
     pub(crate) allow_loopback: Vec<u16>,
 
     /// What to do with a TLS connection whose server name is not the allowed host

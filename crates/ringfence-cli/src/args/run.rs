@@ -153,7 +153,7 @@ pub(crate) struct NetworkArgs {
     pub(crate) publish: Vec<Publish>,
 
     /// Let the box reach this port of the host's loopback, at the same port of its own
-    #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, value_name = "PORT", action = ArgAction::Append, value_parser = values::port)]
     pub(crate) allow_loopback: Vec<u16>,
 
     /// What to do with a TLS connection whose server name is not the allowed host [default: strict]

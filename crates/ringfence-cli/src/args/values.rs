@@ -16,6 +16,8 @@ pub(crate) enum ValueError {
     Zero,
     #[error("too large")]
     TooLarge,
+    #[error("expected a port from 1 to 65535")]
+    Port,
     #[error("expected KEY=VALUE, or KEY to pass the variable through")]
     EnvName,
 }
@@ -33,6 +35,11 @@ pub(crate) fn size(text: &str) -> Result<u64, ValueError> {
     };
     let bytes = number?.checked_mul(1 << shift).ok_or(ValueError::TooLarge)?;
     if bytes == 0 { Err(ValueError::Zero) } else { Ok(bytes) }
+}
+
+/// A TCP port that something can be reached at.
+pub(crate) fn port(text: &str) -> Result<u16, ValueError> {
+    text.parse().ok().filter(|&port| port > 0).ok_or(ValueError::Port)
 }
 
 /// Percent of one processor: 50 is half of one, 200 is two.
@@ -119,6 +126,14 @@ mod tests {
         assert_eq!(size("0"), Err(ValueError::Zero));
         assert_eq!(size("99999999T"), Err(ValueError::TooLarge));
         assert_eq!(size("99999999999999999999"), Err(ValueError::TooLarge));
+    }
+
+    #[test]
+    fn a_port_can_be_reached() {
+        assert_eq!((port("1"), port("65535")), (Ok(1), Ok(65_535)));
+        for text in ["0", "65536", "-1", "x", "", "8 0"] {
+            assert_eq!(port(text), Err(ValueError::Port), "{text}");
+        }
     }
 
     #[test]
