@@ -23,21 +23,24 @@ pub(super) fn look(command: &mut SandboxCommand) {
     }
 }
 
-/// The part of standard input that has not been read, without reading it; `None` if it is no regular file.
+/// The part of standard input that has not been read, without reading it; `None` if it is no regular file, or one that
+/// names no size, as those of /proc: reading such a file may wait for ever.
 fn rest_of_file() -> Result<Option<Vec<u8>>, Errno> {
     let stdin = io::stdin();
     let stdin = stdin.as_fd();
-    let kind = FileType::from_raw_mode(fstat(stdin)?.st_mode);
+    let found = fstat(stdin)?;
+    let kind = FileType::from_raw_mode(found.st_mode);
     if kind == FileType::CharacterDevice && is_null(stdin)? {
         return Ok(Some(Vec::new()));
     }
-    if kind != FileType::RegularFile {
+    let size = u64::try_from(found.st_size).unwrap_or_default();
+    if kind != FileType::RegularFile || size == 0 {
         return Ok(None);
     }
     let mut at = seek(stdin, SeekFrom::Current(0))?;
     let mut text = Vec::new();
     let mut block = vec![0; 64 * 1024];
-    while text.len() < LIMIT {
+    while text.len() < LIMIT && at < size {
         let count = match pread(stdin, &mut block[..], at) {
             Ok(0) => break,
             Err(Errno::INTR) => continue,

@@ -1,6 +1,8 @@
 //! Exit statuses, and how JSON tells ringfence's own from the program's.
 
-use ringfence_testkit::Fixture;
+use std::process::Command;
+
+use ringfence_testkit::{Fixture, Invocation};
 use serde_json::{Value, json};
 
 use crate::support::as_each_caller;
@@ -141,5 +143,20 @@ fn bytes_that_are_not_text_come_as_base64() {
             fixture.shell_inside(&["--json"], r"printf '\377\000'; printf '\376' >&2").finish().json();
         assert_eq!((&value["stdout"], &value["stdout_encoding"]), (&json!("/wA="), &json!("base64")));
         assert_eq!((&value["stderr"], &value["stderr_encoding"]), (&json!("/g=="), &json!("base64")));
+    });
+}
+
+/// A caller that ignores SIGCHLD has its children vanish unasked; the box's PID 1 inherits that, and the program too.
+#[test]
+fn a_caller_that_ignores_its_children_gets_the_status() {
+    as_each_caller(|fixture| {
+        for (script, code) in [("exit 7", 7), ("grep -q '^SigIgn:.*[13579bdf]0000$' /proc/self/status", 0)] {
+            let plain = fixture.shell_inside(&[], script).into_command();
+            let mut command = Command::new("env");
+            command.arg("--ignore-signal=CHLD").arg(plain.get_program()).args(plain.get_args()).env_clear();
+            command.envs(plain.get_envs().filter_map(|(name, value)| Some((name, value?))));
+            command.current_dir(plain.get_current_dir().expect("a working directory"));
+            Invocation::new(command).finish().code_is(code);
+        }
     });
 }

@@ -56,9 +56,13 @@ pub(super) fn run(
     // one of those from a terminal, neither the inner one nor, by way of the supervisor, the caller's.
     rustix::process::setsid().on(Step::Init, "session")?;
     let signals = sys::block_all_signals().at(Step::Init)?;
+    let ignores_children = sys::keep_ended_children();
     let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
     let become_target = |socket: OwnedFd, reporter: &mut Reporter| {
         rustix::process::umask(umask);
+        if ignores_children {
+            sys::ignore_ended_children();
+        }
         target::run(foundation, &socket, &ready, reporter)
     };
     // A copy of this process takes its time, and nothing is to be done until the plan comes.

@@ -17,7 +17,7 @@ pub(crate) use mount::{MountAttr, set_mount_attributes};
 pub(crate) use net::{loopback_up, network_namespace, unsent_bytes};
 pub(crate) use process::{
     block_all_signals, clear_arguments_and_environment, close_all_but, close_on_exec_above, default_sigpipe,
-    drain_signals, exit_now, kill_all, set_signal_mask,
+    drain_signals, exit_now, ignore_ended_children, keep_ended_children, kill_all, set_signal_mask,
 };
 use rustix::io::Errno;
 pub(crate) use signal::{

@@ -82,6 +82,19 @@ pub(crate) fn default_sigpipe() {
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
 }
 
+/// Makes ended children wait to be asked after, whatever the caller's disposition of SIGCHLD is: one that ignores it would
+/// have them vanish (wait(2)). Returns whether it did.
+pub(crate) fn keep_ended_children() -> bool {
+    // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) == libc::SIG_IGN }
+}
+
+/// Undoes [`keep_ended_children`] for a caller that ignored them.
+pub(crate) fn ignore_ended_children() {
+    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours is replaced.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_IGN) };
+}
+
 /// Kills every other process of this PID namespace. Only PID 1 of a box may call it.
 pub(crate) fn kill_all() -> Result<(), Errno> {
     if rustix::process::getpid() != rustix::process::Pid::INIT {

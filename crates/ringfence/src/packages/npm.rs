@@ -36,9 +36,14 @@ fn npm(survey: &mut Survey<'_>) -> Registry {
     }
     for path in files(survey, program.as_deref()) {
         let Some(file) = survey.config(&path) else { continue };
-        for Entry { key, values, .. } in entries(&file.text) {
+        let all = entries(&file.text);
+        for (at, Entry { key, values, section }) in all.iter().enumerate() {
+            // npm takes the last of two.
+            if all[at + 1..].iter().any(|later| later.key == *key && later.section == *section) {
+                continue;
+            }
             let Some(value) = values.first().map(|value| expand(survey, value)) else { continue };
-            match key {
+            match *key {
                 "registry" if file.counts() && registry.chosen => {}
                 "registry" => {
                     survey.url("npm", &value, &file);

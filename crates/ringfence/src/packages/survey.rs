@@ -99,7 +99,10 @@ impl<'a> Survey<'a> {
     fn trust(&self, path: &Path) -> Trust {
         let Ok(resolved) = path.canonicalize() else { return Trust::Wanted };
         let own = resolved.metadata().is_ok_and(|found| {
-            (found.uid() == self.host.uid() || found.uid() == 0) && found.mode() & 0o002 == 0
+            let users = found.uid() == self.host.uid();
+            // What is the user's own may have a name in a place that a command writes too.
+            let elsewhere = users && found.is_file() && found.nlink() > 1;
+            (users || found.uid() == 0) && found.mode() & 0o002 == 0 && !elsewhere
         });
         if own && !self.is_writable(&resolved) { Trust::Granted } else { Trust::Wanted }
     }

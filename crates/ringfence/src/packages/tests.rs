@@ -125,6 +125,24 @@ fn without_the_tool_nothing_is_granted_and_that_is_said() {
 }
 
 #[test]
+fn of_two_registries_in_one_file_the_last_counts() {
+    let npm = Machine::new()
+        .npm()
+        .file("home/.npmrc", "registry=https://a.mirror.test\nregistry=https://b.mirror.test\n");
+    assert_eq!(granted(&npm.find("node")), ["b.mirror.test:443"]);
+}
+
+#[test]
+fn a_file_that_has_another_name_grants_nothing() {
+    let npm = Machine::new().npm().file("home/.npmrc", "registry=https://npm.mirror.test\n");
+    assert_eq!(granted(&npm.find("node")), ["npm.mirror.test:443"]);
+    fs::hard_link(npm.path("home/.npmrc"), npm.path("work/n.rc")).unwrap();
+    let packages = npm.find("node");
+    assert!(!granted(&packages).contains(&"npm.mirror.test:443".to_owned()), "{packages:?}");
+    assert_eq!(wanted(&packages), ["npm.mirror.test:443"]);
+}
+
+#[test]
 fn what_the_user_configures_takes_the_place_of_the_default() {
     let npm = Machine::new().npm().file(
         "home/.npmrc",

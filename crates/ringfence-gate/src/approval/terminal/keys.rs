@@ -17,8 +17,12 @@ use crate::approval::{ApprovalOutcome, ApprovalResponse};
 const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
 /// Characters of an answer.
 const ANSWER: usize = 16;
-/// Plain letters of the usual alphabet, at the start of a line with nothing below it.
-const PLAIN: &str = "\u{1b}[0m\u{f}\u{1b}(B\r\n\u{1b}[J";
+/// Ends whatever the command has begun to send, and takes back what would hide or displace the question: scroll region,
+/// origin, insert mode, no wrapping, a held screen, other colours. Then plain letters of the usual alphabet, in lines that
+/// are added at the bottom of the screen (xterm's control sequences; ECMA-48).
+const PLAIN: &str = "\u{18}\u{1b}\\\u{1b}[!p\u{1b}[?2026l\u{1b}[r\u{1b}[?6l\u{1b}[4l\u{1b}[?7h\
+                     \u{1b}]104\u{7}\u{1b}]110\u{7}\u{1b}]111\u{7}\
+                     \u{1b}[0m\u{f}\u{1b}(B\u{1b}[999;1H\r\n\u{1b}[J";
 const CTRL_C: u8 = 3;
 const CTRL_D: u8 = 4;
 const BACKSPACE: u8 = 8;
