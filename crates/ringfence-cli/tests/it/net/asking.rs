@@ -52,14 +52,17 @@ fn a_refusal_is_a_refusal_and_is_remembered() {
     as_each_caller(|fixture| {
         let upstream = Server::start();
         let [proxied, alone] = CLIENTS;
-        let script =
-            format!("{proxied} http://b.test/; {proxied} http://b.test/; {alone} http://b.test/; echo end");
+        let script = format!(
+            "{proxied} http://b.test/; {proxied} http://b.test/; {alone} http://b.test/ || echo failed alone; echo end"
+        );
         let mut terminal = start(fixture, &upstream, &script);
         terminal.expect(PROMPT);
         terminal.send("n\r");
         terminal.expect("error: 403");
         terminal.expect("error: 403");
-        terminal.expect("reset by peer");
+        // Reset by its peer, before or after curl has seen that it is connected.
+        terminal.expect("curl: (");
+        terminal.expect("failed alone");
         terminal.expect("end");
         terminal.expect("--allow-host b.test:80 would allow it");
         let (_, shown) = terminal.wait();
