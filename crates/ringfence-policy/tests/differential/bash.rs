@@ -17,12 +17,14 @@ pub(crate) const PROGRAMS: [&str; 4] = ["alpha", "beta", "gamma", "delta"];
 /// Ends the words of one command in the log.
 const END: &[u8] = b"\x04";
 
-/// Functions that write their words, each followed by NUL.
+/// Functions that write their words, each followed by NUL. All that a script starts keeps
+/// descriptor 8, so that its other end is closed when the last of it has ended: `wait` waits for
+/// children alone.
 fn prelude() -> String {
     let note = |name: &&str| {
         format!("{name}() {{ printf '%s\\0' {name} \"$@\" $'\\x04' >&9; }}; export -f {name}; ")
     };
-    format!("exec 9>>log; {}", PROGRAMS.iter().map(note).collect::<String>())
+    format!("exec 8>&1 9>>log; {}", PROGRAMS.iter().map(note).collect::<String>())
 }
 
 /// A directory with nothing in it but the two shells that a script may call.
@@ -53,15 +55,14 @@ impl Bench {
                 .env("PATH", self.dir.path().join("tools"))
                 .current_dir(&work)
                 .stdin(Stdio::null())
-                .stdout(Stdio::null())
                 .stderr(Stdio::null())
-                .status()
+                .output()
                 .expect("bash")
         };
-        if !bash(&["-n", "-c", script]).success() {
+        if !bash(&["-n", "-c", script]).status.success() {
             return None;
         }
-        bash(&["-f", "-c", &format!("{}\n{script}\nwait", prelude())]);
+        bash(&["-f", "-c", &format!("{}\n{script}", prelude())]);
         let log = fs::read(work.join("log")).unwrap_or_default();
         let mut commands = BTreeSet::new();
         let mut words: Vec<&[u8]> = Vec::new();
