@@ -38,7 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok(()) => {
             // For binaries only: tests are linked as ever.
             println!("cargo:rustc-link-arg-bins=-L{}", stand_ins.display());
-            println!("cargo:rustc-link-arg-bins=-static-pie");
+            println!("cargo:rustc-link-arg-bins=-static");
+            println!("cargo:rustc-link-arg-bins=-no-pie");
             // For the test that looks at the result.
             println!("cargo:rustc-cfg=static_binary");
         }
@@ -75,8 +76,6 @@ fn write_stand_ins(dir: &Path) -> Result<(), Box<dyn Error>> {
         // A name that comes back as it is was not found.
         if Path::new(&path).is_absolute() { Ok(path) } else { Err(format!("{file} is not installed").into()) }
     };
-    // The start-up code of a static program that can lie anywhere.
-    find("rcrt1.o")?;
     let (unwinder, runtime) = (find("libgcc_eh.a")?, find("libgcc.a")?);
     fs::create_dir_all(dir)?;
     for name in SYSTEM {

@@ -19,7 +19,8 @@ use crate::egress::Egress;
 use crate::failure::{fault_error, proxy_errno, stream_error};
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
 use crate::launcher::{
-    self, Event, Fault, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams, StepResult,
+    self, Event, Fault, Init, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams,
+    StepResult,
 };
 
 /// How long a box may take to end once its channel is closed, before its launcher is killed.
@@ -37,7 +38,7 @@ pub(crate) struct Running {
 #[derive(Debug)]
 enum Process {
     /// PID 1 is our child.
-    Init(OwnedFd),
+    Init(Init),
     /// The launcher is our child; it waits for PID 1.
     Launcher(Child),
 }
@@ -51,8 +52,8 @@ enum Life {
 }
 
 impl From<Launched> for Running {
-    fn from(Launched { pidfd, control, set_up, .. }: Launched) -> Self {
-        Self { control, set_up: set_up.into(), process: Process::Init(pidfd), life: Life::Alive }
+    fn from(Launched { init, control, set_up }: Launched) -> Self {
+        Self { control, set_up: set_up.into(), process: Process::Init(init), life: Life::Alive }
     }
 }
 
@@ -71,7 +72,7 @@ impl Running {
     /// Ends the whole tree and waits until it is dead.
     fn end(&mut self) {
         match &self.process {
-            Process::Init(pidfd) => launcher::kill(pidfd),
+            Process::Init(init) => init.kill(),
             // PID 1 ends at the end of file, and the kernel ends its namespace; killing the launcher alone would
             // not wait for that.
             Process::Launcher(_) => {
@@ -81,11 +82,19 @@ impl Running {
         self.wait();
     }
 
+    /// The tree is dead but for PID 1, which the kernel takes down, and the namespaces with it, while the rest is done.
+    fn let_end(&mut self) {
+        self.life = Life::Ending;
+        if let Process::Init(init) = &self.process {
+            init.end_aside();
+        }
+    }
+
     /// Waits until the tree, which is ending, is dead.
     fn wait(&mut self) {
         self.life = Life::Over;
         match &mut self.process {
-            Process::Init(pidfd) => launcher::wait(pidfd),
+            Process::Init(init) => init.wait(),
             Process::Launcher(child) => {
                 let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
                 let pidfd = pid.and_then(|pid| {
@@ -183,8 +192,7 @@ impl Supervision<'_> {
             }
         };
         match end {
-            // The kernel takes down PID 1 and the namespaces while the rest is being done here.
-            End::Exited(_) | End::Killed(_) => self.running.life = Life::Ending,
+            End::Exited(_) | End::Killed(_) => self.running.let_end(),
             End::MountLost | End::Vanished => self.running.wait(),
             End::TimedOut | End::Cancelled | End::Uncovered(_) | End::ProxyLost => self.running.end(),
         }

@@ -53,6 +53,25 @@ fn an_unusual_plan_is_carried_out_all_the_same() {
     });
 }
 
+/// The processes of a start are moved between processors.
+#[test]
+fn the_program_may_use_the_processors_of_the_caller() {
+    as_each_caller(|fixture| {
+        let allowed = "while read -r name list; do [ $name != Cpus_allowed_list: ] || echo $list; done < /proc/self/status";
+        let outside = fixture.shell_outside(allowed).finish().code_is(0);
+        for _ in 0..20 {
+            assert_eq!(fixture.shell_inside(&[], allowed).finish().code_is(0).out(), outside.out());
+        }
+        let first = outside.out().trim().split(['-', ',']).next().expect("a processor").to_owned();
+        let run = fixture
+            .outside("taskset")
+            .args(["-c", &first])
+            .args([&binaries().ringfence])
+            .args(["run", "--", "sh", "-c", allowed]);
+        assert_eq!(run.finish().code_is(0).out().trim(), first);
+    });
+}
+
 #[test]
 fn a_refused_run_leaves_no_process() {
     as_each_caller(|fixture| {

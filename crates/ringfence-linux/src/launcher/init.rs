@@ -16,6 +16,7 @@ use rustix::pty::OpenptFlags;
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::process::errno;
+use super::processors::{Place, Processors};
 use super::report::{At, Event, Order, Reporter, StepResult};
 use super::table::MountTable;
 use super::{Foundation, Request, StdStreams, filesystem, message, network, target};
@@ -30,6 +31,7 @@ pub(super) fn run(
     control: OwnedFd,
     reporter: &mut Reporter,
     gate: Option<OwnedFd>,
+    processors: Option<Processors>,
 ) -> StepResult<Infallible> {
     // The launcher has one thread, so its end is the end of the process.
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Clone)?;
@@ -63,10 +65,15 @@ pub(super) fn run(
         if ignores_children {
             sys::ignore_ended_children();
         }
-        target::run(foundation, &socket, &ready, reporter)
+        target::run(foundation, &socket, &ready, reporter, processors)
     };
     // A copy of this process takes its time, and nothing is to be done until the plan comes.
     let mut embryo = Embryo::fork(reporter, become_target)?;
+    let aside = |target: Pid| {
+        if let Some(processors) = processors {
+            processors.move_off(Place::of_caller(), Some(target));
+        }
+    };
 
     let request = message::receive_request(&control).on(Step::Prepare, "the plan")?;
     // The run was refused, or the supervisor is gone.
@@ -78,6 +85,7 @@ pub(super) fn run(
     reopen_input(&request, &mut streams, &control)?;
     if !request.wants_terminal() {
         embryo.feed(&plan, &streams)?;
+        aside(embryo.pid);
     }
     files.mount(&request.plan.mounts[groundwork.mounts.len()..], reporter)?;
     let mounts = files.enter(&request.plan, reporter)?;
@@ -95,6 +103,7 @@ pub(super) fn run(
         embryo.feed(&plan, &streams)?;
     }
     embryo.start(reporter, terminal.as_ref())?;
+    aside(embryo.pid);
     drop((streams, plan));
     filesystem::detach_old_root()?;
     let mounts = MountTable::open(mounts).on(Step::Init, "mount table")?;

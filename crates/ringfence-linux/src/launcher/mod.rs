@@ -30,6 +30,7 @@ mod message;
 mod netlink;
 mod network;
 mod process;
+mod processors;
 mod remote;
 mod report;
 mod table;
@@ -44,7 +45,7 @@ use ringfence_types::{LayerName, Step};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use process::{Launched, begin, hand_over, kill, wait};
+pub(crate) use process::{Init, Launched, begin, hand_over};
 pub use remote::init;
 pub(crate) use remote::{RemoteLauncher, can_launch};
 pub(crate) use report::{Event, Fault, FaultKind, Inlet, Order, SetUp, SetUpReader, StepResult};

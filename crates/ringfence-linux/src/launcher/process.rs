@@ -10,8 +10,9 @@ use ringfence_types::Step;
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::{Signal, WaitId, WaitIdOptions};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions};
 
+use super::processors::{Place, Processors};
 use super::report::{At, Fault, Order, Reporter, StepResult};
 use super::{Foundation, Request, StdStreams, init, message};
 use crate::sys::{self, CloneOutcome};
@@ -27,12 +28,18 @@ const NAMESPACES: u64 = (libc::CLONE_NEWUSER
 /// A box that is being set up or runs.
 #[derive(Debug)]
 pub(crate) struct Launched {
-    /// Pidfd of the box's PID 1.
-    pub(crate) pidfd: OwnedFd,
+    pub(crate) init: Init,
     /// Carries [`Event`](super::Event)s and [`Order`]s. Closing it ends the run.
     pub(crate) control: OwnedFd,
     /// Carries [`SetUp`](super::SetUp) messages until the program starts.
     pub(crate) set_up: OwnedFd,
+}
+
+/// PID 1 of a box, to its parent.
+#[derive(Debug)]
+pub(crate) struct Init {
+    pid: Pid,
+    pidfd: OwnedFd,
 }
 
 /// The ends of the two channels that the box keeps.
@@ -47,8 +54,8 @@ pub(crate) struct BoxEnds {
 /// The caller must be single-threaded, and becomes the parent of PID 1.
 pub(crate) fn begin(foundation: &Foundation) -> StepResult<Launched> {
     let (control, set_up, ends) = channels()?;
-    let pidfd = begin_with(foundation, ends)?;
-    Ok(Launched { pidfd, control, set_up })
+    let init = begin_with(foundation, ends, Processors::of_caller())?;
+    Ok(Launched { init, control, set_up })
 }
 
 /// Hands the plan over to a box that was begun for it. What goes wrong from here on comes through the set-up
@@ -68,8 +75,12 @@ pub(crate) fn channels() -> StepResult<(OwnedFd, OwnedFd, BoxEnds)> {
     Ok((ours, read, BoxEnds { control: theirs, set_up: write }))
 }
 
-/// [`begin`] with channels that exist.
-pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds) -> StepResult<OwnedFd> {
+/// [`begin`] with channels that exist. With `processors`, the caller has work of its own meanwhile.
+pub(crate) fn begin_with(
+    foundation: &Foundation,
+    ends: BoxEnds,
+    processors: Option<Processors>,
+) -> StepResult<Init> {
     prepare(foundation)?;
     foundation.fault_point(Step::Clone)?;
     let identity = foundation.groundwork.identity;
@@ -79,32 +90,45 @@ pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds) -> StepResult<O
         .then(|| socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None))
         .transpose()
         .at(Step::Prepare)?;
+    let place = Place::of_caller();
     match sys::clone_with_pidfd(NAMESPACES).on(Step::Clone, "new namespaces")? {
         CloneOutcome::Child => {
+            if let Some(processors) = processors.filter(|_| Place::of_caller() == place) {
+                processors.move_off(place, None);
+            }
             let gate = maps.map(|(ours, theirs)| {
                 drop(ours);
                 theirs
             });
-            in_the_box(foundation, ends, gate)
+            in_the_box(foundation, ends, gate, processors)
         }
-        CloneOutcome::Parent(pidfd) => {
+        CloneOutcome::Parent(pid, pidfd) => {
+            if let Some(processors) = processors {
+                processors.move_off(Place::of_caller(), Some(pid));
+            }
+            let init = Init { pid, pidfd };
             if let Some((gate, theirs)) = maps {
                 drop(theirs);
                 let mapped =
-                    write_maps(identity, &pidfd).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
+                    write_maps(identity, &init.pidfd).and_then(|()| Order::Go.send(&gate).at(Step::Idmap));
                 if let Err(fault) = mapped {
-                    kill(&pidfd);
-                    wait(&pidfd);
+                    init.kill();
+                    init.wait();
                     return Err(fault);
                 }
             }
-            Ok(pidfd)
+            Ok(init)
         }
     }
 }
 
 /// Runs the box's side. Neither a panic nor a return may get back into the supervisor's code.
-fn in_the_box(foundation: &Foundation, ends: BoxEnds, gate: Option<OwnedFd>) -> ! {
+fn in_the_box(
+    foundation: &Foundation,
+    ends: BoxEnds,
+    gate: Option<OwnedFd>,
+    processors: Option<Processors>,
+) -> ! {
     let BoxEnds { control, set_up } = ends;
     // The copy of the supervisor's end above all: with it open, the end of the supervisor would go unnoticed.
     let mut keep = vec![control.as_fd(), set_up.as_fd()];
@@ -116,7 +140,8 @@ fn in_the_box(foundation: &Foundation, ends: BoxEnds, gate: Option<OwnedFd>) -> 
         reporter.fault(fault);
         sys::exit_now(1);
     }
-    let outcome = catch_unwind(AssertUnwindSafe(|| init::run(foundation, control, &mut reporter, gate)));
+    let run = || init::run(foundation, control, &mut reporter, gate, processors);
+    let outcome = catch_unwind(AssertUnwindSafe(run));
     let fault = match outcome {
         Ok(Err(fault)) => fault,
         Err(_) => Fault::new(Step::Init, Errno::NOTRECOVERABLE, Some("the launcher panicked".to_owned())),
@@ -178,14 +203,23 @@ fn seen_pid(pidfd: &OwnedFd) -> Result<u32, Errno> {
     pid.and_then(|pid| pid.trim().parse().ok()).filter(|&pid| pid > 0).ok_or(Errno::SRCH)
 }
 
-/// Ends a box. One that has ended already only needs to be waited for.
-pub(crate) fn kill(pidfd: &OwnedFd) {
-    let _ = rustix::process::pidfd_send_signal(pidfd, Signal::KILL);
-}
+impl Init {
+    /// Ends the box. One that has ended already only needs to be waited for.
+    pub(crate) fn kill(&self) {
+        let _ = rustix::process::pidfd_send_signal(&self.pidfd, Signal::KILL);
+    }
 
-/// Waits for a box that is ending.
-pub(crate) fn wait(pidfd: &OwnedFd) {
-    let _ = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
+    /// Waits for the box, which is ending.
+    pub(crate) fn wait(&self) {
+        let _ = rustix::process::waitid(WaitId::PidFd(self.pidfd.as_fd()), WaitIdOptions::EXITED);
+    }
+
+    /// Lets it end beside what the caller does meanwhile.
+    pub(crate) fn end_aside(&self) {
+        if let Some(processors) = Processors::of_caller() {
+            processors.move_off(Place::of_caller(), Some(self.pid));
+        }
+    }
 }
 
 /// The system's error number of an I/O error; every one here comes from a system call.

@@ -12,7 +12,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use ringfence_types::Step;
 use rustix::io::Errno;
-use rustix::process::{WaitId, WaitIdOptions};
 
 use super::Foundation;
 use super::message::{dev_null, receive_foundation, send_foundation};
@@ -85,11 +84,11 @@ fn serve() -> ! {
         Ok((foundation, ends)) => {
             // The box's end of the pipe has to close when the program starts; this copy is for our own faults.
             let report = rustix::io::fcntl_dupfd_cloexec(&ends.set_up, 3);
-            match begin_with(&foundation, ends) {
-                Ok(pidfd) => {
+            match begin_with(&foundation, ends, None) {
+                Ok(init) => {
                     drop(report);
-                    let ended = rustix::process::waitid(WaitId::PidFd(pidfd.as_fd()), WaitIdOptions::EXITED);
-                    i32::from(ended.is_err())
+                    init.wait();
+                    0
                 }
                 Err(fault) => {
                     if let Ok(pipe) = report {

@@ -17,6 +17,7 @@ use rustix::process::{Resource, Rlimit};
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::init::{InnerTerminal, switch_identity};
+use super::processors::Processors;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::{Foundation, Request, StdStreams, filesystem, message};
 use crate::io::memory_device;
@@ -28,6 +29,7 @@ pub(super) fn run(
     socket: &OwnedFd,
     ready: &OwnedFd,
     reporter: &mut Reporter,
+    processors: Option<Processors>,
 ) -> StepResult<Infallible> {
     // The change of roots takes along who stands in the old one.
     rustix::process::chdir("/").at(Step::Init)?;
@@ -37,6 +39,10 @@ pub(super) fn run(
     let start = message::receive_start(socket).on(Step::Init, "the start")?;
     let Some(message::Start { layers, terminal }) = start else { sys::exit_now(0) };
     reporter.resume(layers);
+    // PID 1 may have been on its way to another processor when it was copied.
+    if let Some(processors) = processors {
+        processors.allow_all(None);
+    }
 
     foundation.fault_point(Step::Limits)?;
     session(terminal.as_ref())?;

@@ -8,8 +8,8 @@ use super::checked;
 /// Which side of a clone(2) this is.
 #[derive(Debug)]
 pub(crate) enum CloneOutcome {
-    /// The caller goes on, with the child's pidfd, close-on-exec.
-    Parent(OwnedFd),
+    /// The caller goes on, with the child's number and its pidfd, close-on-exec.
+    Parent(Pid, OwnedFd),
     /// The copy.
     Child,
 }
@@ -47,11 +47,11 @@ pub(crate) fn clone_with_pidfd(flags: u64) -> Result<CloneOutcome, Errno> {
         // SAFETY: as above; clone(2) stores the pidfd through its third argument on both architectures.
         returned = checked(unsafe { libc::syscall(libc::SYS_clone, flags, 0, &raw mut pidfd, 0, 0) });
     }
-    match returned? {
-        0 => Ok(CloneOutcome::Child),
+    Ok(match Pid::from_raw(returned? as i32) {
+        None => CloneOutcome::Child,
         // SAFETY: the kernel stored a new descriptor that nothing else owns.
-        _ => Ok(CloneOutcome::Parent(unsafe { OwnedFd::from_raw_fd(pidfd) })),
-    }
+        Some(pid) => CloneOutcome::Parent(pid, unsafe { OwnedFd::from_raw_fd(pidfd) }),
+    })
 }
 
 /// fork(2) without the C library's handlers. `None` is the child. No other thread may be running.
