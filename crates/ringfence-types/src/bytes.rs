@@ -1,9 +1,10 @@
-use std::borrow::{Borrow, Cow};
+use std::borrow::Borrow;
 use std::fmt;
 use std::path::Path;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use serde::de::Visitor;
 use serde::{Deserialize, Serialize};
 
 /// A path of a Unix system as its bytes, whatever system this code runs on.
@@ -124,8 +125,27 @@ impl<'de> Deserialize<'de> for UnixPath {
         if deserializer.is_human_readable() {
             String::deserialize(deserializer).map(|text| Self(text.into_bytes()))
         } else {
-            <Cow<'de, [u8]>>::deserialize(deserializer).map(|bytes| Self(bytes.into_owned()))
+            deserializer.deserialize_byte_buf(BytesVisitor)
         }
+    }
+}
+
+/// Takes the bytes as they are; serde's own types would take them one by one.
+struct BytesVisitor;
+
+impl Visitor<'_> for BytesVisitor {
+    type Value = UnixPath;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the bytes of a path")
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<UnixPath, E> {
+        Ok(UnixPath(bytes.to_vec()))
+    }
+
+    fn visit_byte_buf<E>(self, bytes: Vec<u8>) -> Result<UnixPath, E> {
+        Ok(UnixPath(bytes))
     }
 }
 

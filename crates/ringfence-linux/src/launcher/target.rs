@@ -33,6 +33,7 @@ pub(super) fn run(
 ) -> StepResult<Infallible> {
     // The change of roots takes along who stands in the old one.
     rustix::process::chdir("/").at(Step::Init)?;
+    gain_nothing()?;
     let request = message::receive_request(socket).on(Step::Init, "the plan")?;
     let Some((request, streams, _)) = request else { sys::exit_now(0) };
     let request = &request;
@@ -138,8 +139,9 @@ fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
     Ok(())
 }
 
-/// no_new_privs, then the bounding set, the ambient set and all others.
-fn drop_capabilities(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+/// no_new_privs and an empty bounding set, which bear on the program that is executed. They take as many calls as all
+/// the rest, and need no plan.
+fn gain_nothing() -> StepResult<()> {
     rustix::thread::set_no_new_privs(true).on(Step::Caps, "no_new_privs")?;
     for bit in 0..u64::BITS {
         match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
@@ -149,6 +151,11 @@ fn drop_capabilities(request: &Request, reporter: &mut Reporter) -> StepResult<(
             Err(error) => return Err(error).on(Step::Caps, "bounding set"),
         }
     }
+    Ok(())
+}
+
+/// The ambient set and all others, and the identity.
+fn drop_capabilities(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
     rustix::thread::clear_ambient_capability_set().on(Step::Caps, "ambient set")?;
     let identity = request.plan.identity;
     switch_identity(identity).on(Step::Caps, "identity")?;

@@ -36,7 +36,7 @@ pub struct Found {
 /// The work is bounded: [`Found::incomplete`] names the patterns for which that mattered.
 pub fn find(host: &HostEnv) -> Found {
     let homes = host.homes();
-    let moved = BASES.map(|(base, var)| (base, host.path_var(var)));
+    let moved: Vec<_> = BASES.iter().filter_map(|&(base, var)| Some((base, host.path_var(var)?))).collect();
     let mut search = Search::default();
     let (mut at_home, mut at_root) = (Vec::with_capacity(SECRETS.len()), Vec::with_capacity(SECRETS.len()));
     for secret in order::BY_COMPONENT.iter().map(|&row| &SECRETS[usize::from(row)]) {
@@ -82,16 +82,16 @@ const BASES: [(&str, &str); 4] = [
 
 /// Calls `found` with each place where the pattern begins, and what remains of it: `/`, `~`, or a variable with a
 /// default, written `$NAME/rest|~/default`. What lies at a default stays a secret where a variable leads elsewhere.
-/// `moved` are the [`BASES`] and where the host has them.
+/// `moved` are those of the [`BASES`] that a variable names, and their paths.
 fn starts<'a>(
     pattern: &'static str,
     host: &'a HostEnv,
-    moved: &[(&str, Option<&'a Path>)],
+    moved: &[(&str, &'a Path)],
     found: &mut dyn FnMut(Start<'a>, &'static str),
 ) {
     if let Some(rest) = pattern.strip_prefix("~/") {
         for (base, path) in moved {
-            if let (Some(path), Some(rest)) = (path, rest.strip_prefix(base)) {
+            if let Some(rest) = rest.strip_prefix(base) {
                 found(Start::At(path), rest);
             }
         }
@@ -164,7 +164,8 @@ impl Search {
             }
         }
         let mut found: Vec<(usize, OsString)> = Vec::new();
-        let wild: Vec<usize> = (0..parts.len()).filter(|&at| parts[at].name.contains('*')).collect();
+        let wild: Vec<Wild> =
+            parts.iter().enumerate().filter_map(|(at, part)| Wild::new(at, part.name)).collect();
         if wild.is_empty() && parts.len() < WORTH_LISTING {
             ask_for_each(base, &parts, &mut found);
         } else {
@@ -174,13 +175,14 @@ impl Search {
                 let search = || parts.binary_search_by(|part| part.name.as_bytes().cmp(name)).ok();
                 // Most names begin otherwise than all that is looked for.
                 let same = begins[usize::from(name[0])].then(search).flatten();
-                let alike = wild.iter().copied().filter(|&at| matches(name, parts[at].name));
-                found
-                    .extend(same.into_iter().chain(alike).map(|at| (at, OsStr::from_bytes(name).to_owned())));
+                let alike = wild.iter().filter(|part| part.matches(name)).map(|part| part.at);
+                for at in same.into_iter().chain(alike) {
+                    found.push((at, OsStr::from_bytes(name).to_owned()));
+                }
             });
             if !complete {
                 ask_for_each(base, &parts, &mut found);
-                let unknown = wild.iter().flat_map(|&at| parts[at].patterns);
+                let unknown = wild.iter().flat_map(|part| parts[part.at].patterns);
                 self.incomplete.extend(unknown.map(|pattern| pattern.secret.path));
             }
         }
@@ -223,12 +225,24 @@ fn ask_for_each(base: &Path, parts: &[Part<'_>], found: &mut Vec<(usize, OsStrin
     }
 }
 
-/// Whether a name matches a part with one `*`.
-fn matches(name: &[u8], part: &str) -> bool {
-    let (begin, end) = part.split_once('*').unwrap_or((part, ""));
-    name.len() >= begin.len() + end.len()
-        && name.starts_with(begin.as_bytes())
-        && name.ends_with(end.as_bytes())
+/// A part with one `*`: its number, and what stands around that.
+struct Wild {
+    at: usize,
+    begin: &'static [u8],
+    end: &'static [u8],
+}
+
+impl Wild {
+    fn new(at: usize, part: &'static str) -> Option<Self> {
+        let (begin, end) = part.split_once('*')?;
+        Some(Self { at, begin: begin.as_bytes(), end: end.as_bytes() })
+    }
+
+    fn matches(&self, name: &[u8]) -> bool {
+        name.len() >= self.begin.len() + self.end.len()
+            && name.starts_with(self.begin)
+            && name.ends_with(self.end)
+    }
 }
 
 fn applies(when: When, path: &Path) -> bool {
