@@ -59,7 +59,7 @@ impl LinuxDriver {
         let signals = Signals::block()
             .map_err(|errno| DriverError::Io { action: "take over signals", source: errno.into() })?;
         let mask = signals.original_mask();
-        self.supervise(run, Some(signals), mask, None, |request| hosted.fit(&request.plan))
+        self.supervise(run, Some(signals), mask, None, |plan| hosted.fit(plan))
     }
 
     /// Runs the command with a launcher process, on the calling thread.
@@ -72,8 +72,8 @@ impl LinuxDriver {
             });
         }
         let mut running = None;
-        self.supervise(run, None, 0, Some(cancel), |request| {
-            let foundation = Foundation::new(Groundwork::of(&request.plan));
+        self.supervise(run, None, 0, Some(cancel), |plan| {
+            let foundation = Foundation::new(Groundwork::of(plan));
             let launcher = RemoteLauncher::begin(self.launcher.as_ref(), &foundation)?;
             Ok(running.insert(launcher.into()))
         })
@@ -85,26 +85,27 @@ impl LinuxDriver {
         signals: Option<Signals>,
         signal_mask: u64,
         cancel: Option<&'a OwnedFd>,
-        begin: impl FnOnce(&Request) -> launcher::StepResult<&'a mut Running>,
+        begin: impl FnOnce(&LinuxPlan) -> launcher::StepResult<&'a mut Running>,
     ) -> Result<DriverOutput, DriverError> {
         // The pinned descriptors stay open until the end of the run.
         let RunParts { mut command, plan, pinned: _pinned, limits, hosts } = run.into_parts();
         let LaunchPlan::Linux(plan) = plan;
+        let program = PathBuf::from(&command.program);
+        let failed = |fault| fault_error(fault, LayerReport::new(), program.clone());
         let clock = Clock::start(limits.timeout);
+        // A launcher starts while the rest is made ready.
+        let running = begin(&plan).map_err(failed)?;
         let writable = plan.writable.iter().map(to_path).collect();
         let stdin = std::mem::take(&mut command.stdin);
         let (streams, child) =
             Streams::new(command.stdio, stdin, limits.max_output_bytes, Caller::standard())
                 .map_err(stream_error)?;
-        let program = PathBuf::from(&command.program);
         let covers = Covers::of(&plan);
         let desk = Desk::new()
             .map_err(|errno| DriverError::Io { action: "make an eventfd", source: errno.into() })?;
         hosts.set_terminal(Arc::new(desk.clone()));
         let egress = plan.network.as_ref().map(|plan| Egress::prepare(plan, hosts)).transpose()?;
         let (request, std_streams) = request(plan, &command, child, signal_mask, &limits.required);
-        let failed = |fault| fault_error(fault, LayerReport::new(), program.clone());
-        let running = begin(&request).map_err(failed)?;
         running.hand_over(&request, &std_streams).map_err(failed)?;
         drop((request, std_streams));
         let supervision = Supervision {

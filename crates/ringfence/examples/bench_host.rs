@@ -1,5 +1,5 @@
-//! What a call costs in a host of a given size: `bench_host [MIB [RUNS]]`, by default 1024 MiB resident and 200
-//! runs of `true` with the `workspace-write` preset.
+//! What a call costs in a host of a given size: `bench_host [MIB [RUNS [LAUNCHER]]]`, by default 1024 MiB resident, 200
+//! runs of `true` with the `workspace-write` preset, and this program as the launcher.
 //!
 //! Prints `name<TAB>median microseconds` for plain fork and exec, and for the library. The two alternate, so
 //! that whatever else the machine does falls on both.
@@ -9,10 +9,11 @@
 use std::error::Error;
 use std::hint::black_box;
 use std::process::{Command, Stdio};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use ringfence::{
-    HostEnv, Lifetime, Mode, RunOptions, Sandbox, SandboxCommand, SandboxConfig, SandboxParts,
+    HostEnv, Lifetime, LinuxDriver, Mode, RunOptions, Sandbox, SandboxCommand, SandboxConfig, SandboxParts,
     SessionSettings, SessionStart, WorkspaceSandbox,
 };
 
@@ -23,6 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let mib: usize = args.next().map_or(Ok(1024), |text| text.parse())?;
     let runs: usize = args.next().map_or(Ok(200), |text| text.parse())?;
+    let launcher = args.next();
     if runs == 0 {
         return Err("runs must be at least 1".into());
     }
@@ -31,7 +33,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // An untouched page takes no memory.
     resident.iter_mut().step_by(PAGE).for_each(|byte| *byte = 1);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build()?;
-    let (plain, library) = runtime.block_on(measure(runs))?;
+    let (plain, library) = runtime.block_on(measure(runs, launcher.as_deref()))?;
     black_box(&resident);
 
     println!("fork_exec\t{}", median(plain).as_micros());
@@ -39,11 +41,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-async fn measure(runs: usize) -> Result<(Vec<Duration>, Vec<Duration>), Box<dyn Error>> {
+async fn measure(
+    runs: usize,
+    launcher: Option<&str>,
+) -> Result<(Vec<Duration>, Vec<Duration>), Box<dyn Error>> {
     let base = std::env::temp_dir().join(format!("ringfence-bench-{}", std::process::id()));
     let workspace = base.join("workspace");
     std::fs::create_dir_all(&workspace)?;
-    let result = alternate(runs, &base).await;
+    let result = alternate(runs, &base, launcher).await;
     std::fs::remove_dir_all(&base)?;
     result
 }
@@ -51,6 +56,7 @@ async fn measure(runs: usize) -> Result<(Vec<Duration>, Vec<Duration>), Box<dyn 
 async fn alternate(
     runs: usize,
     base: &std::path::Path,
+    launcher: Option<&str>,
 ) -> Result<(Vec<Duration>, Vec<Duration>), Box<dyn Error>> {
     let mut config = SandboxConfig::new(base.join("home"));
     config.rate_limit.enabled = false;
@@ -59,7 +65,11 @@ async fn alternate(
     let settings = SessionSettings::resolve(&config, &HostEnv::current(), &workspace, &options)?;
     let capabilities = settings.policy.baseline.clone();
     config.session = Some(settings);
-    let sandbox = WorkspaceSandbox::new(&config, SandboxParts::default())?;
+    let mut parts = SandboxParts::default();
+    if let Some(launcher) = launcher {
+        parts.driver = Some(Arc::new(LinuxDriver::with_launcher(launcher)));
+    }
+    let sandbox = WorkspaceSandbox::new(&config, parts)?;
     let start =
         SessionStart { directory: Some(workspace), lifetime: Lifetime::Run, ..SessionStart::default() };
     sandbox.start_session(&"bench".into(), start)?;

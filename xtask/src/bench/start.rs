@@ -38,12 +38,14 @@ pub(crate) fn library(setup: &Setup, report: &mut Report) -> Result<(), Error> {
     let mut commands = [setup.outside(&workspace, &["true"]), bwrap(setup, &workspace)?];
     let times = medians(rounds, &mut commands)?;
     let [plain, bare] = times[..] else { return Ok(()) };
-    for resident in ["0", "1024"] {
+    let launchers = [("0", None), ("1024", None), ("1024", Some(&setup.ringfence))];
+    for (resident, launcher) in launchers {
         let mut host = Command::new(&setup.host);
-        host.args([resident, &rounds.to_string()]);
+        host.args([resident, &rounds.to_string()]).args(launcher);
         setup.set_up(&mut host, &workspace);
         let (own_plain, call) = medians_of_host(&mut host)?;
-        let what = format!("library call, {resident} MiB resident in the host");
+        let by = if launcher.is_some() { ", launched by `ringfence`" } else { "" };
+        let what = format!("library call, {resident} MiB resident in the host{by}");
         let bar = (resident != "0").then_some(0.50);
         let beyond = call.saturating_sub(own_plain);
         report.add(&what, millis(call), &share(), overhead(plain + beyond, plain, bare), bar);

@@ -54,7 +54,7 @@ pub(crate) struct BoxEnds {
 /// The caller must be single-threaded, and becomes the parent of PID 1.
 pub(crate) fn begin(foundation: &Foundation) -> StepResult<Launched> {
     let (control, set_up, ends) = channels()?;
-    let init = begin_with(foundation, ends, Processors::of_caller())?;
+    let init = begin_with(foundation, ends, Parent::Works)?;
     Ok(Launched { init, control, set_up })
 }
 
@@ -75,12 +75,15 @@ pub(crate) fn channels() -> StepResult<(OwnedFd, OwnedFd, BoxEnds)> {
     Ok((ours, read, BoxEnds { control: theirs, set_up: write }))
 }
 
-/// [`begin`] with channels that exist. With `processors`, the caller has work of its own meanwhile.
-pub(crate) fn begin_with(
-    foundation: &Foundation,
-    ends: BoxEnds,
-    processors: Option<Processors>,
-) -> StepResult<Init> {
+/// What the parent of PID 1 does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Parent {
+    Works,
+    Waits,
+}
+
+/// [`begin`] with channels that exist.
+pub(crate) fn begin_with(foundation: &Foundation, ends: BoxEnds, parent: Parent) -> StepResult<Init> {
     prepare(foundation)?;
     foundation.fault_point(Step::Clone)?;
     let identity = foundation.groundwork.identity;
@@ -90,10 +93,12 @@ pub(crate) fn begin_with(
         .then(|| socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None))
         .transpose()
         .at(Step::Prepare)?;
+    let processors = Processors::of_caller();
+    let needs_its_own = processors.filter(|_| parent == Parent::Works);
     let place = Place::of_caller();
     match sys::clone_with_pidfd(NAMESPACES).on(Step::Clone, "new namespaces")? {
         CloneOutcome::Child => {
-            if let Some(processors) = processors.filter(|_| Place::of_caller() == place) {
+            if let Some(processors) = needs_its_own.filter(|_| Place::of_caller() == place) {
                 processors.move_off(place, None);
             }
             let gate = maps.map(|(ours, theirs)| {
@@ -103,7 +108,7 @@ pub(crate) fn begin_with(
             in_the_box(foundation, ends, gate, processors)
         }
         CloneOutcome::Parent(pid, pidfd) => {
-            if let Some(processors) = processors {
+            if let Some(processors) = needs_its_own {
                 processors.move_off(Place::of_caller(), Some(pid));
             }
             let init = Init { pid, pidfd };

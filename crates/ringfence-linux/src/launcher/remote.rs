@@ -15,7 +15,7 @@ use rustix::io::Errno;
 
 use super::Foundation;
 use super::message::{dev_null, receive_foundation, send_foundation};
-use super::process::{BoxEnds, begin_with, channels, errno};
+use super::process::{BoxEnds, Parent, begin_with, channels, errno};
 use super::report::{At, Reporter, StepResult};
 use crate::sys;
 
@@ -84,7 +84,7 @@ fn serve() -> ! {
         Ok((foundation, ends)) => {
             // The box's end of the pipe has to close when the program starts; this copy is for our own faults.
             let report = rustix::io::fcntl_dupfd_cloexec(&ends.set_up, 3);
-            match begin_with(&foundation, ends, None) {
+            match begin_with(&foundation, ends, Parent::Waits) {
                 Ok(init) => {
                     drop(report);
                     init.wait();
