@@ -159,6 +159,7 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
 fn put(form: &str, script: &str) -> String {
     let quoted = single(script);
     let twice = single(&quoted);
+    let grouped = format!("{{ {script}\n}}");
     let marks = ["%%", "%", "§"];
     let mut out = String::new();
     let mut rest = form;
@@ -166,12 +167,14 @@ fn put(form: &str, script: &str) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let mark = marks.iter().find(|mark| rest.starts_with(**mark)).expect("one of them");
+        rest = &rest[mark.len()..];
         out.push_str(match *mark {
             "%%" => &twice,
             "%" => &quoted,
+            // A here-document's last line stands alone.
+            _ if script.contains("<<") && !rest.is_empty() && !rest.starts_with('\n') => &grouped,
             _ => script,
         });
-        rest = &rest[mark.len()..];
     }
     out + rest
 }
@@ -210,7 +213,7 @@ const FORMS: [&str; 44] = [
     "bash -c %",
     "sh -ec %",
     "bash <<'E'\n§\nE",
-    "bash <<-\\E\n§\n\tE",
+    "bash <<-\\T\n§\n\tT",
     "bash <<< %",
     "x=$( §\n)",
     ": \"$( §\n)\"",
@@ -221,7 +224,7 @@ const FORMS: [&str; 44] = [
     "[[ a == a && ( b < c ) ]] && §",
     "(( 1 < 2 )) && §",
     "a=(1 'b c' \"$v\"); §",
-    ": <<A; : <<'B'; §\n$v ' \"\nA\n$(gone) `gone`\nB",
+    ": <<A; : <<'B'; x=$( §\n)\n$v ' \"\nA\n$(gone) `gone`\nB",
 ];
 
 fn composed() -> impl Strategy<Value = String> {

@@ -88,6 +88,7 @@ enum Frame<'a> {
         word: Builder,
         process: bool,
         cwd: Option<Vec<u8>>,
+        waiting: Waiting<'a>,
     },
     /// `( )`
     Subshell {
@@ -112,6 +113,14 @@ enum Frame<'a> {
     },
 }
 
+/// Here-documents whose bodies are still to come. Those of a substitution come before those around it.
+#[derive(Debug, Default)]
+struct Waiting<'a> {
+    heredocs: Vec<Pending>,
+    /// Pipelines that wait for them.
+    pipelines: Vec<Pipeline<'a>>,
+}
+
 /// A function whose body is being read, and how often it calls itself.
 #[derive(Debug)]
 struct Function {
@@ -134,9 +143,7 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     pub(super) word: Builder,
     state: State<'a>,
     frames: Vec<Frame<'a>>,
-    heredocs: Vec<Pending>,
-    /// Pipelines that wait for their here-documents.
-    deferred: Vec<Pipeline<'a>>,
+    waiting: Waiting<'a>,
     functions: Vec<Function>,
     pending_function: Option<Vec<u8>>,
     loops: u32,
@@ -170,8 +177,7 @@ impl<'a, 's> Posix<'a, 's> {
             word: Builder::default(),
             state: State::default(),
             frames: Vec::new(),
-            heredocs: Vec::new(),
-            deferred: Vec::new(),
+            waiting: Waiting::default(),
             functions: Vec::new(),
             pending_function: None,
             loops: 0,
