@@ -157,6 +157,11 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
 
 /// `§` is a script, `%` the same in single quotes, `%%` that in single quotes again.
 fn put(form: &str, script: &str) -> String {
+    // A here-document ends at the first line that says so, be it meant for another one.
+    let lines = |text: &str, line: &str| text.lines().any(|own| own.trim_start_matches('\t') == line);
+    if ["A", "B", "E", "T"].iter().any(|end| lines(form, end) && lines(script, end)) {
+        return script.to_owned();
+    }
     let quoted = single(script);
     let twice = single(&quoted);
     let grouped = format!("{{ {script}\n}}");
