@@ -3,6 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal as _};
 
+use ringfence::command_policy::{Disposition, Verdict};
 use ringfence::packages::{PackageHost, Packages};
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
@@ -79,6 +80,9 @@ fn execute(
     if !request.quiet {
         print_note(&package_notes(&prepared.settings.packages));
     }
+    if !request.quiet {
+        print_note(&warnings(&prepared.sandbox.policy_verdict(&command)));
+    }
     let Prepared { sandbox, hosted, .. } = prepared;
     let result = sandbox.run_blocking(command, |run| {
         if !request.quiet {
@@ -101,6 +105,25 @@ fn execute(
         print_note(&denial_lines(&output.denials));
     }
     result
+}
+
+/// What the command policy lets run and wants recorded, one line for each rule. Nobody needs to be told that what is
+/// typed at a terminal can't be read beforehand.
+fn warnings(verdict: &Verdict) -> String {
+    if verdict.disposition != Disposition::Warn {
+        return String::new();
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for found in
+        verdict.matches.iter().filter(|found| found.rule != "not-scanned" || !io::stdin().is_terminal())
+    {
+        let text = format!("warning of the command policy, rule {}: {}", found.rule, found.why);
+        let line = format!("ringfence: {}\n", one_line(&text));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.concat()
 }
 
 /// Grants of paths where nothing lies, one line each. Below a writable root they are no errors, and add nothing.
