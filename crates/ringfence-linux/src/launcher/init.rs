@@ -307,6 +307,7 @@ impl Reaper {
         keep.extend(self.terminal.as_ref().map(AsFd::as_fd));
         sys::close_all_but(&keep).at(Step::Init)?;
         rustix::thread::set_no_new_privs(true).at(Step::Init)?;
+        target::clear_bounding_set().on(Step::Init, "bounding set")?;
         switch_identity(request.plan.identity).at(Step::Init)?;
         // A change of identity clears it.
         rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).at(Step::Init)?;
