@@ -131,7 +131,8 @@ pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
     let grants = policy.read.iter().chain(&policy.write);
     let missing = grants.filter(|path| path.kind == PathKind::Missing);
     let line = |path: &ResolvedPath| {
-        format!("ringfence: granted path {} does not exist\n", UnixPath::from(path.path.as_path()))
+        let path = UnixPath::from(path.path.as_path());
+        format!("ringfence: granted path {path} does not exist; it lies where the box may write anyway\n")
     };
     missing.map(line).collect()
 }
