@@ -139,11 +139,7 @@ impl CliError {
             Self::Listen { .. } => {
                 Some("choose another port with --listen, or leave it out for a free one".to_owned())
             }
-            Self::Upstream(_) => Some(
-                "set it to the URL of an HTTP or SOCKS 5 proxy, such as http://proxy.example:3128, or unset it; a proxy \
-                 that is spoken to by TLS needs a forwarder in front, such as stunnel"
-                    .to_owned(),
-            ),
+            Self::Upstream(error) => Some(error.hint()),
             Self::Proxy(_) | Self::Runtime(_) => {
                 Some("raise the limit of open files (`ulimit -n`)".to_owned())
             }

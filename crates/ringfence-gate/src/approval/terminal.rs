@@ -23,8 +23,8 @@ use super::{ApprovalAction, ApprovalOutcome, ApprovalRequester, ApprovalResponse
 const ATTEMPTS: usize = 3;
 /// Bytes of an answer that are looked at.
 const ANSWER: usize = 64;
-/// Characters of a command line that a question about a connection shows.
-const COMMAND: usize = 160;
+/// Characters of a command line and of a directory that a question about a connection shows.
+const CONTEXT: usize = 160;
 
 /// Asks on the terminal: yes for this run, yes for the session, or no.
 ///
@@ -183,6 +183,8 @@ impl Tty {
 
 fn question(action: &ApprovalAction) -> String {
     let cwd = visible(&UnixPath::from(action.cwd.as_path()).to_string());
+    // What matters most stands beside the prompt, whatever scrolls away above.
+    let mut last = String::new();
     let mut text = match &action.occasion {
         Occasion::Start => {
             format!("\nringfence: approval needed\n  command  {}\n  in       {cwd}\n", action.command_line())
@@ -190,11 +192,13 @@ fn question(action: &ApprovalAction) -> String {
         Occasion::Connection { program } => {
             let by = program.as_ref().map(|program| format!(", wanted by {program}")).unwrap_or_default();
             let hosts: Vec<_> = action.excess.iter().map(host).collect();
-            format!(
-                "ringfence: a connection needs approval\n  host     {}{by}\n  command  {}\n  in       {cwd}\n",
-                hosts.join(" "),
+            let text = format!(
+                "ringfence: a connection needs approval\n  command  {}\n  in       {}\n",
                 cut(&action.command_line()),
-            )
+                cut(&cwd),
+            );
+            last = format!("  host     {}{by}\n", hosts.join(" "));
+            text
         }
     };
     if action.occasion == Occasion::Start {
@@ -206,7 +210,7 @@ fn question(action: &ApprovalAction) -> String {
     if let Some(justification) = &action.justification {
         text.push_str(&format!("  because  {justification}\n"));
     }
-    text
+    text + &last
 }
 
 fn host(excess: &Excess) -> String {
@@ -217,7 +221,7 @@ fn host(excess: &Excess) -> String {
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(COMMAND) {
+    match line.char_indices().nth(CONTEXT) {
         Some((at, _)) => format!("{} ...", &line[..at]),
         None => line.to_owned(),
     }
@@ -401,9 +405,17 @@ mod tests {
         action.args.push("x".repeat(1000).into());
         action.occasion = Occasion::Connection { program: Some("curl".to_owned()) };
         let shown = question(&action);
-        assert!(shown.contains("\n  host     api.example.com:443, wanted by curl\n"), "{shown}");
+        assert!(
+            shown.ends_with(
+                "\n  because  the tests need it\n  host     api.example.com:443, wanted by curl\n"
+            ),
+            "{shown}"
+        );
         assert!(shown.contains("x ...\n  in       /w\n"), "{shown}");
+        // A screen of directories would push the rest away.
+        action.cwd = PathBuf::from("/d".repeat(2000));
+        assert!(question(&action).len() < 1000 && question(&action).contains("/d ...\n"));
         action.occasion = Occasion::Connection { program: None };
-        assert!(question(&action).contains("\n  host     api.example.com:443\n"));
+        assert!(question(&action).ends_with("\n  host     api.example.com:443\n"));
     }
 }
