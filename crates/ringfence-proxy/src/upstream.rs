@@ -85,7 +85,7 @@ const EXCEPT: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 impl Upstream {
     /// From the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower case first, then in upper
-    /// case, as curl(1) reads them. `variable` gives the value of one.
+    /// case (where curl(1) leaves out `HTTP_PROXY`). `variable` gives the value of one.
     ///
     /// # Errors
     /// A value that names no HTTP or SOCKS 5 proxy.

@@ -26,6 +26,11 @@ const ANSWER: usize = 64;
 /// Characters of a command line and of a directory that a question about a connection shows.
 const CONTEXT: usize = 160;
 
+/// Rows that a list of permissions may take, on a screen of [`COLUMNS`]: what has scrolled away nobody has read.
+const ROWS: usize = 20;
+/// Characters in a row, at least.
+const COLUMNS: usize = 80;
+
 /// Asks on the terminal: yes for this run, yes for the session, or no.
 ///
 /// One question is on the screen at a time. A question about a connection comes while the command has the terminal, which
@@ -54,6 +59,10 @@ impl TerminalRequester {
 #[async_trait]
 impl ApprovalRequester for TerminalRequester {
     async fn request_approval(&self, a: &ApprovalAction) -> ApprovalResponse {
+        if rows(a) > ROWS {
+            let count = a.excess.len();
+            return unavailable(&format!("{count} permissions in one question are more than a screen shows"));
+        }
         let _screen = self.screen.lock().await;
         match self.start(a) {
             // The thread always answers; it can only be gone if it panicked.
@@ -211,6 +220,12 @@ fn question(action: &ApprovalAction) -> String {
         text.push_str(&format!("  because  {justification}\n"));
     }
     text + &last
+}
+
+/// Rows of the list of what is asked for.
+fn rows(action: &ApprovalAction) -> usize {
+    let of = |excess: &Excess| 1 + visible(&excess.to_string()).chars().count() / COLUMNS;
+    action.excess.iter().map(of).sum()
 }
 
 fn host(excess: &Excess) -> String {
@@ -386,6 +401,24 @@ mod tests {
             assert_eq!(response.outcome, ApprovalOutcome::Unavailable);
             assert!(response.reason.unwrap().starts_with("no terminal to ask on"));
         }
+    }
+
+    #[tokio::test]
+    async fn what_no_screen_shows_is_not_asked() {
+        let reason = async |excess: Vec<Excess>| {
+            let action = ApprovalAction::new(&SandboxCommand::new("s", "true"), PathBuf::from("/"), excess);
+            let path = PathBuf::from("/nonexistent");
+            let requester = TerminalRequester { path, screen: Mutex::const_new(()) };
+            let response = requester.request_approval(&action).await;
+            assert_eq!(response.outcome, ApprovalOutcome::Unavailable);
+            response.reason.unwrap()
+        };
+        let paths =
+            |count: usize| (0..count).map(|n| Excess::Read(format!("/d/{n}").as_str().into())).collect();
+        assert!(reason(paths(ROWS)).await.starts_with("no terminal to ask on"), "it was about to ask");
+        assert!(reason(paths(300)).await.starts_with("300 permissions"));
+        let long = Excess::Read(format!("/{}", "d".repeat(ROWS * COLUMNS)).as_str().into());
+        assert!(reason(vec![long]).await.starts_with("1 permissions"));
     }
 
     #[test]
