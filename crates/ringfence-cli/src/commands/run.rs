@@ -6,7 +6,7 @@ use std::io::{self, IsTerminal as _};
 use ringfence::command_policy::{Disposition, Verdict};
 use ringfence::packages::{PackageHost, Packages};
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
-use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
+use ringfence_types::{Host, HostPattern, PathKind, PortPattern, ResolvedPath, ResolvedPolicy, UnixPath};
 
 use super::prepare::{Prepared, Purpose, prepare};
 use super::script;
@@ -87,6 +87,7 @@ fn execute(
     let result = sandbox.run_blocking(command, |run| {
         if !request.quiet {
             print_note(&missing_grants(run.policy()));
+            print_note(&loopback_hosts(run.policy()));
         }
         LinuxDriver::new().run_here(run, hosted)
     });
@@ -135,6 +136,25 @@ pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
         format!("ringfence: granted path {path} does not exist; it lies where the box may write anyway\n")
     };
     missing.map(line).collect()
+}
+
+/// Hosts that are the box itself inside: listed, they are reached by programs that ask the proxy for them, and by no other.
+pub(super) fn loopback_hosts(policy: &ResolvedPolicy) -> String {
+    let is_own = |pattern: &&HostPattern| match pattern.network() {
+        Some((ip, _)) => ip.is_loopback(),
+        None => pattern.matches_host(&Host::Name("localhost".to_owned())),
+    };
+    let line = |pattern: &HostPattern| {
+        let port = match pattern.port() {
+            PortPattern::One(port) => port.to_string(),
+            PortPattern::Web | PortPattern::Any => "PORT".to_owned(),
+        };
+        format!(
+            "ringfence: {pattern} is the box itself to most programs inside\n\
+             {HINT}hint:{HINT:#} --allow-loopback {port} leads to that port of this host\n"
+        )
+    };
+    policy.network.hosts().iter().filter(is_own).map(line).collect()
 }
 
 /// Package hosts that are wanted and not granted, and what is not known of them.

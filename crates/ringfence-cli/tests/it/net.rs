@@ -133,6 +133,13 @@ fn an_address_that_is_not_public_has_to_be_listed_itself() {
         };
         let finished = get(&place).code_is(0);
         assert_eq!(finished.json()["stdout"], "hello /x", "{}", finished.report());
+        // Others than curl would look for it in the box.
+        let note = format!(
+            "ringfence: {place} is the box itself to most programs inside\n\
+             hint: --allow-loopback {} leads to that port of this host\n",
+            server.port
+        );
+        assert_eq!(finished.err(), note);
         let refused = get("a.test:*").code_is(22);
         let expected = row(&place, &format!("--allow-loopback {}", server.port));
         assert_eq!(denials(&refused.json()), [expected], "{}", refused.report());

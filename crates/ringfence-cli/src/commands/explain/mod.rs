@@ -12,7 +12,7 @@ use ringfence_plan::LinuxPlan;
 use ringfence_types::{EnvVar, UnixPath};
 
 use super::prepare::{Purpose, prepare};
-use super::run::{missing_grants, package_notes};
+use super::run::{loopback_hosts, missing_grants, package_notes};
 use crate::args::{ExplainArgs, Target};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -37,6 +37,7 @@ pub(crate) fn explain(args: &ExplainArgs) -> Result<Exit, CliError> {
         .map_err(|source| CliError::Sandbox { session: prepared.session.to_string(), source })?;
     if !request.quiet {
         print_note(&missing_grants(&explanation.policy));
+        print_note(&loopback_hosts(&explanation.policy));
         print_note(&package_notes(&prepared.settings.packages));
     }
     let LaunchPlan::Linux(plan) = &explanation.plan;

@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use ringfence::packages::{PackageHost, Packages};
 use ringfence_plan::linux::seccomp::{Action, RuleSummary};
 use ringfence_plan::linux::{LandlockAccess, LinuxPlan};
-use ringfence_types::{Network, ResolvedPolicy, SniCheck, UnixPath, WorkspaceAccess};
+use ringfence_types::{
+    HostPattern, Network, PortPattern, ResolvedPolicy, SniCheck, UnixPath, WorkspaceAccess,
+};
 
 use super::{layers, mounts};
 use crate::output::{HEADING, Table};
@@ -77,7 +79,8 @@ fn summary(subject: &Subject<'_>) -> Table {
     table.plain(["network", &network(policy)]);
     packages(&mut table, subject.packages);
     if !policy.deny_hosts.is_empty() {
-        table.plain(["hosts denied", &joined(&policy.deny_hosts)]);
+        let denied: Vec<String> = policy.deny_hosts.iter().map(denied).collect();
+        table.plain(["hosts denied", &joined(&denied)]);
     }
     if policy.network.is_by_host() && policy.proxy.sni == SniCheck::Log {
         table.plain(["tls", "server names of other hosts pass"]);
@@ -110,6 +113,14 @@ fn packages(table: &mut Table, packages: &Packages) {
     }
     for PackageHost { tool, target, source } in &packages.wanted {
         table.plain(["not granted", &format!("{target} for {tool}, named by {source}")]);
+    }
+}
+
+/// In a denial no port means every port, unlike in what is allowed.
+fn denied(pattern: &HostPattern) -> String {
+    match pattern.port() {
+        PortPattern::Web => format!("{pattern} on every port"),
+        PortPattern::Any | PortPattern::One(_) => pattern.to_string(),
     }
 }
 

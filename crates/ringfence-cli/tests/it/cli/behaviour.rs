@@ -19,6 +19,10 @@ fn explain_shows_the_plan_and_claims_nothing() {
     }
     assert!(text.contains("planned") && !text.contains("enforced"), "{text}");
 
+    let text =
+        explain(&["--net", "public", "--deny-host", "a.test", "--deny-host", "b.test:22", "--", "true"])
+            .out();
+    assert!(text.contains("a.test on every port, b.test:22\n"), "{text}");
     let value = explain(&["--json", "--mode", "strict", "--no-spawn"]).json();
     let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
     assert_eq!(keys, ["backend", "layers", "plan", "policy", "target"]);

@@ -231,6 +231,37 @@ fn a_question_goes_with_the_client_and_with_the_run() {
 }
 
 #[test]
+fn a_program_that_stops_itself_takes_no_question_away() {
+    as_each_caller(|fixture| {
+        let upstream = Server::start();
+        let [proxied, _] = CLIENTS;
+        let script = format!(
+            "{proxied} http://b.test/ & sleep 4; touch stopping; kill -STOP $$; wait $!; echo; echo end"
+        );
+        fixture.write("ws/script", script);
+        let url = format!("http://127.0.0.1:{}", upstream.port);
+        // What is typed to the stopped run is this shell's.
+        let outer = "set -m; $RUN --allow-host a.test -- bash script; echo left; read -r line; fg %% > /dev/null; echo over";
+        let program = fixture.shell_outside(outer).env("http_proxy", &url).env("https_proxy", &url);
+        let mut terminal = on_terminal(fixture, program);
+        terminal.expect(PROMPT);
+        while !fixture.exists("ws/stopping") {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        std::thread::sleep(Duration::from_secs(1));
+        terminal.send("y\r");
+        let before = terminal.expect("left");
+        assert!(before.contains("y"), "the answer comes first: {before:?}");
+        terminal.send("\r");
+        terminal.expect("end");
+        terminal.expect("over");
+        let (_, shown) = terminal.wait();
+        assert!(shown.contains("hello http://b.test/"), "{shown}");
+        std::fs::remove_file(fixture.ws().join("stopping")).unwrap();
+    });
+}
+
+#[test]
 fn without_a_terminal_nobody_is_asked() {
     as_each_caller(|fixture| {
         for ask in [&[][..], &["--ask", "prompt"]] {

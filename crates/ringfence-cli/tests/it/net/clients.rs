@@ -160,6 +160,34 @@ fn each_obeys_without_knowing() {
     });
 }
 
+/// Java's own look-ups and sockets, by the one client that a runtime without a compiler has: it fetches a certificate, of
+/// which the server has none.
+#[test]
+fn java() {
+    needs!(binaries(); "keytool");
+    as_each_caller(|fixture| {
+        let upstream = Server::start();
+        let fetch = |host: &str| {
+            let place = format!("{host}:5432");
+            let program = ["env", "-i", "PATH=/usr/bin:/bin", "keytool", "-printcert", "-sslserver", &place];
+            let json = through(fixture, &upstream, &["--json", "--allow-host", "a.test:5432"], &program)
+                .finish()
+                .json();
+            assert_eq!(json["exit_code"], 1, "{json}");
+            denials(&json)
+        };
+        assert_eq!(fetch("a.test"), [[""; 4]; 0]);
+        let seen = upstream.seen();
+        assert!(
+            !seen.is_empty() && seen.iter().all(|line| line.starts_with("CONNECT a.test:5432 ")),
+            "{seen:?}"
+        );
+        assert_eq!(fetch("b.test"), [row("b.test", "--allow-host b.test")]);
+        assert_eq!(fetch("203.0.113.9"), [row("203.0.113.9:5432", "--allow-host 203.0.113.9:5432")]);
+        assert_eq!(upstream.seen(), seen);
+    });
+}
+
 /// Leads every name to what `serve` does with a connection.
 fn proxy_of(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> Server {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
