@@ -122,6 +122,14 @@ impl Patterns {
     }
 }
 
+/// What belongs to a program: numbers of rules, wrappers, writers and texts.
+type Index = BTreeMap<String, [Vec<usize>; 4]>;
+
+const RULES: usize = 0;
+const WRAPPERS: usize = 1;
+const WRITERS: usize = 2;
+const TEXTS: usize = 3;
+
 const FILES: [(&str, &str); 3] = [("posix", "Posix"), ("cmd", "Cmd"), ("powershell", "PowerShell")];
 
 fn main() {
@@ -129,14 +137,14 @@ fn main() {
     println!("cargo::rerun-if-changed=rules");
     let mut out = String::new();
     let mut patterns = Patterns::default();
-    let mut index = BTreeMap::<String, Vec<usize>>::new();
+    let mut index = Index::default();
     let mut count = 0;
     out.push_str("pub(super) static RULES: &[Rule] = &[\n");
     for (file, shell) in FILES {
         let data: RuleFile = read(&root.join("rules").join(format!("{file}.toml")));
         for rule in data.rule {
             for program in &rule.programs {
-                index.entry(program.clone()).or_default().push(count);
+                index.entry(program.clone()).or_default()[RULES].push(count);
             }
             count += 1;
             let insensitive = file != "posix";
@@ -165,20 +173,19 @@ fn main() {
         }
     }
     out.push_str("];\n\n");
-    table("BY_PROGRAM", &index, &mut out);
-    wrappers(&read(&root.join("rules/wrappers.toml")), &mut out, &mut patterns);
-    texts(&read(&root.join("rules/texts.toml")), &mut out, &mut patterns);
+    wrappers(&read(&root.join("rules/wrappers.toml")), &mut index, &mut out, &mut patterns);
+    texts(&read(&root.join("rules/texts.toml")), &mut index, &mut out, &mut patterns);
+    table(&index, &mut out);
     writeln!(out, "pub(super) static PATTERNS: &[&str] = &{:?};", patterns.texts).expect("a string");
     let target = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets it")).join("tables.rs");
     fs::write(&target, out).unwrap_or_else(|error| panic!("{}: {error}", target.display()));
 }
 
-fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
-    let mut index = BTreeMap::<String, Vec<usize>>::new();
+fn wrappers(data: &WrapperFile, index: &mut Index, out: &mut String, patterns: &mut Patterns) {
     out.push_str("pub(super) static WRAPPERS: &[Wrapper] = &[\n");
     for (at, wrapper) in data.wrapper.iter().enumerate() {
         for program in &wrapper.programs {
-            index.entry(program.clone()).or_default().push(at);
+            index.entry(program.clone()).or_default()[WRAPPERS].push(at);
         }
         let then = match wrapper.then.as_deref() {
             None | Some("command") => "Command",
@@ -213,12 +220,10 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         .expect("a string");
     }
     out.push_str("];\n\n");
-    table("WRAPPERS_BY_PROGRAM", &index, out);
     out.push_str("pub(super) static WRITERS: &[Writer] = &[\n");
-    let mut index = BTreeMap::<String, Vec<usize>>::new();
     for (at, writer) in data.writer.iter().enumerate() {
         for program in &writer.programs {
-            index.entry(program.clone()).or_default().push(at);
+            index.entry(program.clone()).or_default()[WRITERS].push(at);
         }
         let operands = operands(&writer.operands);
         let Writer { options, values, needs, .. } = writer;
@@ -231,15 +236,13 @@ fn wrappers(data: &WrapperFile, out: &mut String, patterns: &mut Patterns) {
         .expect("a string");
     }
     out.push_str("];\n\n");
-    table("WRITERS_BY_PROGRAM", &index, out);
 }
 
-fn texts(data: &TextFile, out: &mut String, patterns: &mut Patterns) {
+fn texts(data: &TextFile, index: &mut Index, out: &mut String, patterns: &mut Patterns) {
     out.push_str("pub(super) static TEXTS: &[Text] = &[\n");
-    let mut index = BTreeMap::<String, Vec<usize>>::new();
     for (at, text) in data.text.iter().enumerate() {
         for program in &text.programs {
-            index.entry(program.clone()).or_default().push(at);
+            index.entry(program.clone()).or_default()[TEXTS].push(at);
         }
         let language = match text.language.as_deref() {
             None => "None",
@@ -261,7 +264,6 @@ fn texts(data: &TextFile, out: &mut String, patterns: &mut Patterns) {
         .expect("a string");
     }
     out.push_str("];\n\n");
-    table("TEXTS_BY_PROGRAM", &index, out);
 }
 
 fn operands(name: &str) -> &'static str {
@@ -287,7 +289,7 @@ fn examples(list: &[String]) -> String {
 /// A hash table with open addressing, at most an eighth full: most programs are in none.
 ///
 /// It holds numbers only. Each pointer would be adjusted at every start of the binary, which can lie anywhere.
-fn table(name: &str, index: &BTreeMap<String, Vec<usize>>, out: &mut String) {
+fn table(index: &Index, out: &mut String) {
     let mut slots = vec![0_usize; (index.len() * 8).next_power_of_two()];
     let (mut names, mut ids, mut entries) = (String::new(), Vec::<usize>::new(), Vec::new());
     for (number, (program, found)) in index.iter().enumerate() {
@@ -297,12 +299,15 @@ fn table(name: &str, index: &BTreeMap<String, Vec<usize>>, out: &mut String) {
         }
         slots[at] = number + 1;
         names.push_str(program);
-        ids.extend(found);
-        entries.push((names.len(), ids.len()));
+        let ends = found.each_ref().map(|kind| {
+            ids.extend(kind);
+            ids.len()
+        });
+        entries.push((names.len(), ends));
     }
     writeln!(
         out,
-        "pub(super) static {name}: Table = Table {{ slots: &{slots:?}, names: {names:?}, ids: &{ids:?}, \
+        "pub(super) static PROGRAMS: Table = Table {{ slots: &{slots:?}, names: {names:?}, ids: &{ids:?}, \
          ends: &{entries:?} }};\n",
     )
     .expect("a string");

@@ -23,7 +23,7 @@ pub(crate) fn run(root: &Path) -> Result<(), Error> {
     for arguments in steps {
         step(root, arguments)?;
     }
-    fuzz::run(root, 20)?;
+    fuzz::run(root, 20, Some(1))?;
     // Last, so that its summary is what one sees.
     step(root, &["nextest", "run", "--workspace", "--locked", "--profile", "ci"])
 }

@@ -22,8 +22,9 @@ const FLAGS: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-leve
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Zsanitizer=address -Ccodegen-units=1 --cfg fuzzing -Cdebug-assertions";
 
-/// Each target for `seconds`. Without a nightly compiler nothing is run, and that is said.
-pub(crate) fn run(root: &Path, seconds: u32) -> Result<(), Error> {
+/// Each target for `seconds`, from libFuzzer's own `seed` if it is given. Without a nightly compiler nothing is run,
+/// and that is said.
+pub(crate) fn run(root: &Path, seconds: u32, seed: Option<u32>) -> Result<(), Error> {
     if !has_nightly() {
         println!(
             "fuzz: skipped, no nightly compiler; crates/ringfence-policy/tests/laws.rs and \
@@ -33,20 +34,22 @@ pub(crate) fn run(root: &Path, seconds: u32) -> Result<(), Error> {
     }
     let scratch = tempfile::tempdir()
         .map_err(|source| Error::Write { path: "a temporary directory".into(), source })?;
+    let mut limits = vec![format!("-max_total_time={seconds}")];
+    limits.extend(seed.map(|seed| format!("-seed={seed}")));
     let target = root.join("target/fuzz");
     build(root, POLICY, &target)?;
     let seeds = seeds(root)?;
     for name in POLICY_TARGETS {
         let corpus = scratch.path().join(name);
         write_seeds(&corpus, &seeds)?;
-        fuzz(&target, name, seconds, scratch.path(), &[&corpus])?;
+        fuzz(&target, name, &limits, scratch.path(), &[&corpus])?;
     }
     build(root, PROXY, &target)?;
     for name in PROXY_TARGETS {
         let corpus = scratch.path().join(name);
         write_seeds(&corpus, &[])?;
         let seeds = root.join(PROXY).join("seeds").join(name);
-        fuzz(&target, name, seconds, scratch.path(), &[&corpus, &seeds])?;
+        fuzz(&target, name, &limits, scratch.path(), &[&corpus, &seeds])?;
     }
     Ok(())
 }
@@ -65,12 +68,12 @@ fn build(root: &Path, folder: &str, target: &Path) -> Result<(), Error> {
 }
 
 /// What is found goes to the first folder of the corpus, an input that fails to `scratch`.
-fn fuzz(target: &Path, name: &str, seconds: u32, scratch: &Path, corpus: &[&Path]) -> Result<(), Error> {
-    println!("\n== fuzz {name}, {seconds} s");
+fn fuzz(target: &Path, name: &str, limits: &[String], scratch: &Path, corpus: &[&Path]) -> Result<(), Error> {
+    println!("\n== fuzz {name} {}", limits.join(" "));
     tools::run(
         Command::new(target.join(TRIPLE).join("release").join(name))
             .args(corpus)
-            .arg(format!("-max_total_time={seconds}"))
+            .args(limits)
             .args(["-max_len=4096", "-timeout=10", "-rss_limit_mb=2048", "-verbosity=0"])
             .current_dir(scratch),
     )

@@ -44,9 +44,9 @@ fn main() -> ExitCode {
         ["ci"] => ci::run(&root),
         ["tidy"] => tidy::run(&root),
         ["docs"] => docs::write(&root),
-        ["fuzz"] => fuzz::run(&root, 60),
+        ["fuzz"] => fuzz::run(&root, 60, None),
         ["fuzz", seconds] => match seconds.parse() {
-            Ok(seconds) => fuzz::run(&root, seconds),
+            Ok(seconds) => fuzz::run(&root, seconds, None),
             Err(_) => Err(Error::Usage(USAGE)),
         },
         ["bench", options @ ..] => {

@@ -57,6 +57,8 @@ pub(crate) enum CliError {
     Runtime(#[source] io::Error),
     #[error("cannot write to standard output")]
     Output(#[source] io::Error),
+    #[error("the stack may have no more than {kib} KiB")]
+    Stack { kib: u64 },
     #[error("internal error: {0}")]
     Panic(String),
 }
@@ -78,6 +80,7 @@ impl CliError {
             | Self::Input(_)
             | Self::CurrentDir(_)
             | Self::Output(_)
+            | Self::Stack { .. }
             | Self::Panic(_) => "io",
         }
     }
@@ -97,7 +100,10 @@ impl CliError {
 
     /// What to do about it.
     pub(crate) fn hint(&self) -> Option<String> {
-        if is_out_of_descriptors(self) {
+        if is_caused_by(self, Errno::FBIG) {
+            return Some("the limit of file sizes is too low; raise it (`ulimit -f`)".to_owned());
+        }
+        if is_caused_by(self, Errno::MFILE) {
             let limit = getrlimit(Resource::Nofile).current;
             let limit = limit.map(|limit| format!(" of {limit} open files")).unwrap_or_default();
             return Some(format!("the limit{limit} is too low; raise it (`ulimit -n`)"));
@@ -133,14 +139,11 @@ impl CliError {
             Self::Listen { .. } => {
                 Some("choose another port with --listen, or leave it out for a free one".to_owned())
             }
-            Self::Upstream(_) => Some(
-                "set it to the URL of an HTTP or SOCKS 5 proxy, such as http://proxy.example:3128, or unset it; a proxy \
-                 that is spoken to by TLS needs a forwarder in front, such as stunnel"
-                    .to_owned(),
-            ),
+            Self::Upstream(error) => Some(error.hint()),
             Self::Proxy(_) | Self::Runtime(_) => {
                 Some("raise the limit of open files (`ulimit -n`)".to_owned())
             }
+            Self::Stack { .. } => Some("raise the limit of the stack (`ulimit -s`)".to_owned()),
             // Where the text was to go is the caller's affair.
             Self::Output(_) => None,
             Self::Panic(_) => {
@@ -216,13 +219,13 @@ fn general_hint(error: &SandboxError) -> &'static str {
     }
 }
 
-/// Whether this process may open no more files (`EMFILE`, open(2)).
-fn is_out_of_descriptors(error: &(dyn Error + 'static)) -> bool {
+/// Whether the system's answer, wherever in the chain it is, was this one.
+fn is_caused_by(error: &(dyn Error + 'static), cause: Errno) -> bool {
     let errno = match (error.downcast_ref::<io::Error>(), error.downcast_ref::<Errno>()) {
         (Some(error), _) => Errno::from_io_error(error),
         (None, errno) => errno.copied(),
     };
-    errno == Some(Errno::MFILE) || error.source().is_some_and(is_out_of_descriptors)
+    errno == Some(cause) || error.source().is_some_and(|source| is_caused_by(source, cause))
 }
 
 /// Whether the variable is there that every box has.

@@ -21,6 +21,7 @@ use crate::exit::Exit;
 
 fn main() -> ExitCode {
     ringfence::init();
+    ringfence::ignore_file_size_signal();
     let argv: Vec<OsString> = std::env::args_os().collect();
     let invocation = Invocation::of(&argv);
     panic::set_hook(Box::new(|info| {

@@ -101,6 +101,12 @@ fn hint(error: &clap::Error, subcommand: Option<&str>) -> String {
         ErrorKind::MissingSubcommand | ErrorKind::InvalidSubcommand => {
             format!("to run a program: `ringfence run -- PROGRAM`; {help}")
         }
+        ErrorKind::MissingRequiredArgument if matches!(subcommand, Some("check")) => {
+            String::from("write the program after `--`: `ringfence check -- PROGRAM [ARG]...`")
+        }
+        ErrorKind::UnknownArgument if matches!(subcommand, Some("check")) => {
+            format!("put `--` before the program: `ringfence check -- PROGRAM [ARG]...`; {help}")
+        }
         ErrorKind::UnknownArgument if matches!(subcommand, Some("run" | "explain")) => {
             format!("options of the program go after it; {help}")
         }

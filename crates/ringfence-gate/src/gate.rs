@@ -6,7 +6,7 @@ use std::time::Duration;
 use ringfence_policy::VettedCommand;
 use ringfence_types::{ResolvedPath, ResolvedPolicy, SandboxCommand};
 
-use crate::approval::{Answer, ApprovalGate, ApprovalOutcome};
+use crate::approval::{Answer, ApprovalGate, ApprovalOutcome, ApprovalResponse};
 use crate::bound::{BindError, BoundCommand, Resolved};
 use crate::config::GateConfig;
 use crate::driver::RunLimits;
@@ -93,24 +93,20 @@ impl Gate {
         if let Some(by) = bound.session().within_grant(bound.policy()) {
             return Ok(self.permitted(bound, Decision::Grant { by }));
         }
-        let response = match self.approval.decide(&self.host, &bound, &excess).await {
-            Answer::Response(response) => response,
-            Answer::Granted { by } => return Ok(self.permitted(bound, Decision::Grant { by })),
+        let decision = match self.approval.decide(&self.host, &bound, &excess).await {
+            Answer::Granted { by } => Decision::Grant { by },
             Answer::Remembered => return Err(PermitError::Remembered { excess }),
             Answer::BreakerOpen(retry_after) => return Err(PermitError::BreakerOpen { excess, retry_after }),
+            Answer::Response(ApprovalResponse { outcome, by, reason }) => match outcome {
+                ApprovalOutcome::Approved | ApprovalOutcome::ApprovedOnce => {
+                    Decision::Approved { outcome, by }
+                }
+                ApprovalOutcome::ApprovedAlways => return Err(PermitError::NoGrantStore { excess, by }),
+                ApprovalOutcome::Denied => return Err(PermitError::Denied { excess, by, reason }),
+                ApprovalOutcome::Timeout => return Err(PermitError::Timeout { excess, by }),
+                ApprovalOutcome::Unavailable => return Err(PermitError::Unavailable { excess, reason }),
+            },
         };
-        let by = response.by;
-        match response.outcome {
-            ApprovalOutcome::Approved | ApprovalOutcome::ApprovedOnce => {}
-            ApprovalOutcome::ApprovedAlways => return Err(PermitError::NoGrantStore { excess, by }),
-            ApprovalOutcome::Denied => {
-                return Err(PermitError::Denied { excess, by, reason: response.reason });
-            }
-            ApprovalOutcome::Timeout => return Err(PermitError::Timeout { excess, by }),
-            ApprovalOutcome::Unavailable => {
-                return Err(PermitError::Unavailable { excess, reason: response.reason });
-            }
-        }
         let now = Resolved::now(&self.host, &self.config.protected, bound.session(), bound.command());
         let now =
             now.map_err(|source| PermitError::Rebind { excess: excess.clone(), source: Box::new(source) })?;
@@ -118,7 +114,7 @@ impl Gate {
             return Err(PermitError::Changed { excess, path });
         }
         bound.refresh(now);
-        Ok(self.permitted(bound, Decision::Approved { outcome: response.outcome, by }))
+        Ok(self.permitted(bound, decision))
     }
 
     fn permitted(&self, bound: BoundCommand, decision: Decision) -> Permit {

@@ -254,7 +254,7 @@ impl ApprovedRun {
     /// Takes the run apart, for a driver.
     pub fn into_parts(self) -> RunParts {
         let Resolved { pins, policy, .. } = self.resolved;
-        let hosts = HostApproval::new(self.approval, self.host, self.session, &self.command, policy);
+        let hosts = HostApproval::new(self.approval, self.session, &self.command, policy);
         RunParts { command: self.command, plan: self.plan, pinned: pins, limits: self.limits, hosts }
     }
 }

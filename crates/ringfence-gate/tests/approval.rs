@@ -227,6 +227,54 @@ async fn an_approval_for_one_run_is_not_shared() {
     assert_eq!(script.count(), 2, "the others asked again, together");
 }
 
+/// Who waited for an answer that was for somebody else runs by a grant that came meanwhile, and by what is there then.
+#[tokio::test]
+async fn what_a_grant_covers_after_a_wait_is_looked_at_again() {
+    for replaced in [false, true] {
+        let script = Script::held(&[Approved, ApprovedOnce]);
+        let fixture = Fixture::asking(&script);
+        let spawn = |program: &str, cwd: Option<&str>| {
+            let mut asked = command(program, spawns());
+            asked.cwd = cwd.map(Into::into);
+            let gate = Arc::clone(&fixture.gate);
+            let bound = block_on(fixture.bind(asked)).unwrap();
+            let root = bound.session().cwd().to_path_buf();
+            (
+                root,
+                tokio::spawn(async move { gate.permit(bound).await.map(|permit| permit.decision().clone()) }),
+            )
+        };
+        let (root, wide) = spawn("other", None);
+        let sub = root.join("sub");
+        std::fs::create_dir(&sub).unwrap();
+        let settle = || async {
+            for _ in 0..100 {
+                tokio::task::yield_now().await;
+            }
+        };
+        settle().await;
+        let (_, first) = spawn("sh", Some("sub"));
+        settle().await;
+        let (_, waiting) = spawn("sh", Some("sub"));
+        settle().await;
+        assert_eq!(script.count(), 2);
+        if replaced {
+            std::fs::rename(&sub, root.join("old")).unwrap();
+            std::fs::create_dir(&sub).unwrap();
+        }
+        script.release(2);
+        assert!(wide.await.unwrap().is_ok());
+        let (first, waiting) = (first.await.unwrap(), waiting.await.unwrap());
+        if replaced {
+            assert!(matches!(first, Err(PermitError::Changed { .. })), "{first:?}");
+            assert!(matches!(waiting, Err(PermitError::Changed { .. })), "{waiting:?}");
+        } else {
+            assert!(first.is_ok());
+            assert_eq!(waiting.unwrap(), granted());
+        }
+    }
+}
+
 #[tokio::test]
 async fn who_waits_asks_when_the_first_gives_up() {
     let script = Script::held(&[ApprovedOnce]);

@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use common::{Fixture, Script, command};
 use ringfence_gate::{
     ApprovalAction, ApprovalGate, ApprovalOutcome, ApprovalRequester, ApprovalResponse, HostAnswer,
-    HostApproval, Occasion, TerminalHolder, TerminalLoan,
+    HostApproval, Occasion, PermitError, TerminalHolder, TerminalLoan,
 };
 use ringfence_plan::linux::seccomp::Arch;
 use ringfence_plan::{HostFacts, LinuxFacts};
@@ -27,7 +27,11 @@ fn hosts(hosts: &[&str]) -> SandboxCapabilities {
 /// What comes with an approved run of `program`, which may reach one host.
 async fn run(fixture: &Fixture, program: &str) -> HostApproval {
     let permit = fixture.permit(command(program, hosts(&["listed.test"]))).await.unwrap();
-    let facts = HostFacts::Linux(LinuxFacts {
+    permit.plan(&facts()).unwrap().into_parts().hosts
+}
+
+fn facts() -> HostFacts {
+    HostFacts::Linux(LinuxFacts {
         uid: 1000,
         gid: 1000,
         arch: Arch::X86_64,
@@ -39,8 +43,7 @@ async fn run(fixture: &Fixture, program: &str) -> HostApproval {
         nsswitch: None,
         hosts_file: None,
         env: Vec::new(),
-    });
-    permit.plan(&facts).unwrap().into_parts().hosts
+    })
 }
 
 fn fixture(approval: ApprovalGate) -> Fixture {
@@ -96,6 +99,28 @@ async fn approved_for_the_session_is_for_this_host_and_port_in_all_its_runs() {
     let permit = fixture.permit(command("make", hosts(&["a.test:443", "listed.test"]))).await;
     assert!(permit.is_ok(), "{permit:?}");
     assert_eq!(script.count(), 2);
+}
+
+#[tokio::test]
+async fn a_host_for_the_session_keeps_nothing_that_was_approved_once() {
+    let script = Script::new(&[ApprovedOnce, Approved, Denied, Approved]);
+    let fixture = asking(&script);
+    let data = fixture.make_dir("data");
+    let with_data = |list: &[&str]| SandboxCapabilities { fs_write: vec![data.clone()], ..hosts(list) };
+    let permit = fixture.permit(command("make", with_data(&["listed.test"]))).await.unwrap();
+    let run = permit.plan(&facts()).unwrap().into_parts().hosts;
+    assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Session { by: by() });
+    // Neither the directory alone nor both together.
+    let again = fixture.permit(command("make", with_data(&["listed.test"]))).await;
+    assert!(matches!(again, Err(PermitError::Denied { .. })), "{again:?}");
+    assert_eq!(script.count(), 3);
+    // The control: the host itself is granted, to this run and to others.
+    assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Session { by: by() });
+    let host = fixture.permit(command("curl", hosts(&["a.test:443", "listed.test"]))).await;
+    assert!(host.is_ok(), "{host:?}");
+    assert_eq!(script.count(), 3);
+    let both = fixture.permit(command("curl", with_data(&["a.test:443", "listed.test"]))).await;
+    assert!(both.is_ok() && script.count() == 4, "{both:?}");
 }
 
 #[tokio::test]
@@ -187,6 +212,26 @@ impl ApprovalRequester for OnTerminal {
     fn uses_terminal(&self) -> bool {
         true
     }
+}
+
+/// Never lets go.
+struct Clinging;
+
+#[async_trait]
+impl TerminalHolder for Clinging {
+    async fn lend(&self) -> TerminalLoan {
+        std::future::pending().await
+    }
+}
+
+#[tokio::test]
+async fn a_terminal_that_nobody_lends_is_a_timeout() {
+    let gate =
+        ApprovalGate::new(Some(Arc::new(OnTerminal(Arc::default())))).with_timeout(Duration::from_millis(20));
+    let fixture = fixture(gate);
+    let run = run(&fixture, "make").await;
+    run.set_terminal(Arc::new(Clinging));
+    assert_eq!(run.decide(to("a.test:443"), named(b"")).await, HostAnswer::Timeout);
 }
 
 #[tokio::test]

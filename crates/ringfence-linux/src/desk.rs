@@ -60,6 +60,11 @@ impl Desk {
         self.state.send_modify(|state| state.lent = change == Change::Lend);
     }
 
+    /// Whether somebody has the terminal for a question.
+    pub(crate) fn is_lent(&self) -> bool {
+        self.state.borrow().lent
+    }
+
     fn ring(&self) {
         // Fails only if the counter is about to overflow: then it is readable.
         let _ = rustix::io::write(&*self.bell, &1_u64.to_ne_bytes());
@@ -103,8 +108,9 @@ mod tests {
         let (first, second) = (borrow(&desk), borrow(&desk));
         tokio::task::yield_now().await;
         assert_eq!(desk.change(), Some(Change::Lend));
-        assert!(!first.is_finished());
+        assert!(!first.is_finished() && !desk.is_lent());
         desk.done(Change::Lend);
+        assert!(desk.is_lent());
         let (first, second) = (first.await.unwrap(), second.await.unwrap());
         drop(first);
         assert_eq!(desk.change(), None);

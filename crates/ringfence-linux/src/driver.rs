@@ -116,6 +116,7 @@ impl LinuxDriver {
             covers,
             egress,
             desk,
+            stop_due: None,
             signals,
             cancel: cancel.map(AsFd::as_fd),
             program,

@@ -52,8 +52,7 @@ impl Egress {
     /// Prepares what the plan says. Nothing is started, so that the process may still clone.
     ///
     /// # Errors
-    /// [`DriverError::Io`] if the host's own proxy can't be used, [`DriverError::Launch`] if a published port can't
-    /// be had.
+    /// [`DriverError::Launch`] if the host's own proxy can't be used or a published port can't be had.
     pub(crate) fn prepare(plan: &NetworkPlan, approval: HostApproval) -> Result<Self, DriverError> {
         let mut policy = EgressPolicy {
             allow_loopback_ports: plan.loopback_ports.iter().copied().collect(),
@@ -67,7 +66,13 @@ impl Egress {
             policy.internal.clone_from(&rules.internal);
         }
         let upstream = Upstream::from_variables(|name| std::env::var(name).ok()).map_err(|error| {
-            DriverError::Io { action: "use the host's own proxy", source: io::Error::other(error) }
+            DriverError::Launch {
+                step: Step::Prepare,
+                subject: Some("the host's own proxy".to_owned()),
+                hint: Some(error.hint()),
+                source: io::Error::other(error),
+                layers: LayerReport::new(),
+            }
         })?;
         let published = publish::listen(&plan.publish).map_err(|(address, source)| DriverError::Launch {
             step: Step::Prepare,

@@ -13,6 +13,7 @@ pub(crate) fn of(fault: &Fault) -> Option<String> {
     let below_dev = fault.subject.as_ref().is_some_and(|subject| subject.starts_with("/dev/"));
     let hint = match (fault.step, errno) {
         (_, Errno::MFILE) => "the limit of open files is too low; raise it (`ulimit -n`)",
+        (_, Errno::FBIG) => "the limit of file sizes is too low; raise it (`ulimit -f`)",
         // The first call that an older kernel lacks is close_range(2), or its CLOSE_RANGE_CLOEXEC.
         (Step::Prepare, Errno::INVAL | Errno::NOSYS) => {
             "this kernel is too old; Linux 5.12 or newer is needed"

@@ -29,4 +29,4 @@ mod sys;
 
 pub use driver::{LinuxDriver, LocalBox};
 pub use launcher::init;
-pub use sys::stdout_was_closed;
+pub use sys::{ignore_file_size_signal, stdout_was_closed};

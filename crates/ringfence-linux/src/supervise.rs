@@ -46,6 +46,8 @@ pub(crate) struct Supervision<'a> {
     pub(crate) egress: Option<Egress>,
     /// Where the terminal is lent.
     pub(crate) desk: Desk,
+    /// The signal that stopped the job inside during a question.
+    pub(crate) stop_due: Option<i32>,
     /// The command line's; a library leaves its host's signals alone.
     pub(crate) signals: Option<Signals>,
     /// Readable when the run is to be ended.
@@ -125,7 +127,12 @@ impl Supervision<'_> {
                     Token::Stream(source) => self.stream(source, ready)?,
                     Token::Signal => self.pass_signals()?,
                     Token::Cancel => return Ok(End::Cancelled),
-                    Token::Desk => self.lend_terminal()?,
+                    Token::Desk => {
+                        self.lend_terminal()?;
+                        if let Some(signal) = self.stop_due.take_if(|_| !self.desk.is_lent()) {
+                            self.stopped(signal)?;
+                        }
+                    }
                     Token::Proxy => return Ok(End::ProxyLost),
                     Token::Control => {
                         if let Some(end) = self.receive(progress)? {
@@ -256,6 +263,11 @@ impl Supervision<'_> {
     /// Stops with the job inside, if this is a command line that may.
     fn stopped(&mut self, signal: i32) -> Result<(), StreamError> {
         let Some(signal) = Signal::from_named_raw(signal) else { return Ok(()) };
+        // A program that stops itself does not take an open question away from whoever reads it.
+        if self.desk.is_lent() && !matches!(signal, Signal::TTIN | Signal::TTOU) {
+            self.stop_due = Some(signal.as_raw());
+            return Ok(());
+        }
         if let Resume::Continue { foreground } = self.streams.job_stopped(signal, self.signals.as_mut())? {
             self.order(Order::Continue { foreground });
         }

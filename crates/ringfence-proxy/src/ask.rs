@@ -14,7 +14,8 @@ use tokio::time::timeout;
 use crate::event::Protocol;
 use crate::policy::Wanted;
 
-/// What somebody is asked. Denied hosts and guarded addresses are never asked about.
+/// What somebody is asked. Denied hosts and guarded addresses are never asked about; a name is asked about before it
+/// is looked up, and refused after all if it leads to a guarded address.
 #[derive(Clone, Debug)]
 pub struct Question {
     /// The run's name.

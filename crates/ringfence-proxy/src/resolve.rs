@@ -4,8 +4,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
 use async_trait::async_trait;
-use hickory_resolver::TokioResolver;
 use hickory_resolver::config::ResolveHosts;
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::{ResolverBuilder, TokioResolver};
 
 /// Looks names up.
 #[async_trait]
@@ -28,16 +29,22 @@ pub struct SystemResolver(());
 #[async_trait]
 impl Resolve for SystemResolver {
     async fn resolve(&self, name: &str) -> io::Result<Vec<IpAddr>> {
-        let mut builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
-        let options = builder.options_mut();
-        options.use_hosts_file = ResolveHosts::Always;
-        options.cache_size = 0;
-        let resolver = builder.build().map_err(io::Error::other)?;
-        // Only a name of one label is one of the host's own domain: any other means itself.
-        let name = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
-        let found = resolver.lookup_ip(name).await.map_err(io::Error::other)?;
-        Ok(in_order(found.iter().collect(), has_route))
+        let builder = TokioResolver::builder_tokio().map_err(io::Error::other)?;
+        look_up(builder, name).await
     }
+}
+
+/// Asks the servers of a configuration. Aliases (CNAME, RFC 1034, section 3.6.2) are followed: of what lies between the name
+/// and its addresses nothing is judged, the addresses are.
+async fn look_up(mut builder: ResolverBuilder<TokioRuntimeProvider>, name: &str) -> io::Result<Vec<IpAddr>> {
+    let options = builder.options_mut();
+    options.use_hosts_file = ResolveHosts::Always;
+    options.cache_size = 0;
+    let resolver = builder.build().map_err(io::Error::other)?;
+    // Only a name of one label is one of the host's own domain: any other means itself.
+    let name = if name.contains('.') { format!("{name}.") } else { name.to_owned() };
+    let found = resolver.lookup_ip(name).await.map_err(io::Error::other)?;
+    Ok(in_order(found.iter().collect(), has_route))
 }
 
 /// Addresses that the host has a route to first (RFC 6724, rule 1), otherwise as they came.
@@ -55,6 +62,9 @@ fn has_route(address: IpAddr) -> bool {
     let socket = UdpSocket::bind((own, 0));
     socket.is_ok_and(|socket| socket.connect(SocketAddr::new(address, 9)).is_ok())
 }
+
+#[cfg(test)]
+mod aliases;
 
 #[cfg(test)]
 mod tests {

@@ -44,6 +44,21 @@ pub enum UpstreamError {
     },
 }
 
+impl UpstreamError {
+    /// What to do about it.
+    pub fn hint(&self) -> String {
+        match self {
+            Self::Scheme { variable, scheme } if scheme == "https" => format!(
+                "let a forwarder speak TLS: `socat TCP-LISTEN:3128,bind=127.0.0.1,fork,reuseaddr OPENSSL:PROXY:PORT` \
+                 with that proxy's host and port, and {variable}=http://127.0.0.1:3128"
+            ),
+            Self::Scheme { variable, .. } | Self::Url { variable } => format!(
+                "set {variable} to the URL of an HTTP or SOCKS 5 proxy, such as http://proxy.example:3128, or unset it"
+            ),
+        }
+    }
+}
+
 /// What went wrong with an upstream proxy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum UpstreamFault {
@@ -70,7 +85,7 @@ const EXCEPT: [&str; 2] = ["no_proxy", "NO_PROXY"];
 
 impl Upstream {
     /// From the variables `http_proxy`, `https_proxy`, `all_proxy` and `no_proxy`, in lower case first, then in upper
-    /// case, as curl(1) reads them. `variable` gives the value of one.
+    /// case (where curl(1) leaves out `HTTP_PROXY`). `variable` gives the value of one.
     ///
     /// # Errors
     /// A value that names no HTTP or SOCKS 5 proxy.
@@ -159,6 +174,8 @@ mod tests {
             error.to_string(),
             "HTTPS_PROXY names a proxy of the kind `https`, only `http`, `socks5` and `socks5h` can be used"
         );
+        let hint = error.hint();
+        assert!(hint.contains("OPENSSL:") && hint.ends_with("HTTPS_PROXY=http://127.0.0.1:3128"), "{hint}");
         for scheme in ["socks", "socks4", "socks4a", "ftp"] {
             assert!(upstream(&[("ALL_PROXY", &format!("{scheme}://p:1"))]).is_err(), "{scheme}");
         }

@@ -12,9 +12,11 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Termios, Winsize, tcgetattr, tcgetwinsize, tcsetwinsize};
 
+use crate::invocation::PATIENCE;
 use crate::{Binaries, Caller, Invocation};
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Shown after all that a program has shown.
+const LAST: &[u8] = b"\0the end\0";
 
 /// A pseudo-terminal with a program on it, seen from where a person sits.
 #[derive(Debug)]
@@ -186,9 +188,28 @@ impl Terminal {
             );
             std::thread::sleep(Duration::from_millis(5));
         };
-        // What the program wrote last is still on its way through the line discipline.
-        std::thread::sleep(Duration::from_millis(50));
-        (status, String::from_utf8_lossy(&self.screen()).into_owned())
+        (status, String::from_utf8_lossy(&self.shown(deadline)).into_owned())
+    }
+}
+
+impl Terminal {
+    /// All that was shown, what is still on its way through the line discipline included: what is written last comes
+    /// last. A terminal that was taken away shows no more.
+    #[track_caller]
+    fn shown(&self, deadline: Instant) -> Vec<u8> {
+        if self.thread.is_none() {
+            return self.screen();
+        }
+        rustix::io::write(&self.slave, LAST).expect("the terminal takes output");
+        loop {
+            let mut screen = self.screen();
+            if let Some(end) = find(&screen, LAST) {
+                screen.truncate(end);
+                return screen;
+            }
+            assert!(Instant::now() < deadline, "the terminal shows no more");
+            std::thread::sleep(Duration::from_millis(2));
+        }
     }
 }
 

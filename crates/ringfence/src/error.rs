@@ -153,7 +153,10 @@ impl SandboxError {
             Self::Launch(DriverError::RequiredLayer { .. }) => {
                 Some("`ringfence doctor` says what is missing".into())
             }
-            Self::NotFound(_) => Some("it must exist, and be readable, inside the box".into()),
+            Self::Profile(ProfileError::MissingGrant(_)) => {
+                Some("make it first, or grant the directory that it is to lie in".into())
+            }
+            Self::NotFound(error) => Some(missing_program(error)),
             Self::NotExecutable(_) => Some("check its mode and its interpreter".into()),
             Self::Timeout { .. } => Some("raise the limit with --timeout".into()),
             Self::Disabled => Some("set `enabled = true` in [sandbox]".into()),
@@ -311,5 +314,61 @@ pub(crate) fn flag(name: &str, value: impl Display) -> String {
         format!("--{name} {value}")
     } else {
         format!("--{name} '{}'", value.replace('\'', r"'\''"))
+    }
+}
+/// Commands that only a shell has, of those that people type most.
+const BUILTINS: [&str; 17] = [
+    ".", "alias", "bg", "cd", "eval", "exec", "exit", "export", "fg", "jobs", "popd", "pushd", "set",
+    "source", "ulimit", "umask", "unset",
+];
+
+/// What is meant by a name that no program has: shells and command lines use more than names of programs.
+fn missing_program(error: &DriverError) -> String {
+    const EXISTS: &str = "it must exist, and be readable, inside the box";
+    let DriverError::NotFound(program) = error else { return EXISTS.to_owned() };
+    let Some(name) = program.to_str() else { return EXISTS.to_owned() };
+    let variable =
+        |name: &str| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if BUILTINS.contains(&name) {
+        return format!("`{name}` is a command of the shell: `sh -c '{name} …'`");
+    }
+    if let Some((key, _)) = name.split_once('=')
+        && variable(key)
+    {
+        return format!("a variable is set with `--env {key}=VALUE`, or by a shell: `sh -c '{key}=VALUE …'`");
+    }
+    if name.contains(|c: char| c.is_whitespace() || "|&;<>()$`\\\"'*?".contains(c)) {
+        // A long or quoted one is no good as an example.
+        let fits = name.len() <= 60 && !name.contains(|c: char| c == '\'' || c.is_control());
+        let line = if fits { name } else { "…" };
+        return format!("for a shell to read it: `sh -c '{line}'`; as a program {EXISTS}");
+    }
+    EXISTS.to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    #[test]
+    fn what_only_a_shell_understands_is_given_to_one() {
+        let hint = |name: &str| {
+            SandboxError::NotFound(DriverError::NotFound(PathBuf::from(name))).hint().unwrap_or_default()
+        };
+        for (name, expected) in [
+            ("cd", "`sh -c 'cd …'`"),
+            ("ls -l", "`sh -c 'ls -l'`"),
+            ("ls|wc", "`sh -c 'ls|wc'`"),
+            ("echo 'a'", "`sh -c '…'`"),
+            ("a\nb", "`sh -c '…'`"),
+            ("CC=clang", "`--env CC=VALUE`"),
+        ] {
+            assert!(hint(name).contains(expected), "{name}: {}", hint(name));
+        }
+        for name in ["lss", "./a-b.sh", "/opt/x=y/z"] {
+            assert!(!hint(name).contains("sh -c"), "{name}: {}", hint(name));
+        }
     }
 }

@@ -91,7 +91,7 @@ pub use ringfence_gate::{
     SessionStart, TerminalRequester, session_directory,
 };
 #[cfg(target_os = "linux")]
-pub use ringfence_linux::{LinuxDriver, LocalBox, init, stdout_was_closed};
+pub use ringfence_linux::{LinuxDriver, LocalBox, ignore_file_size_signal, init, stdout_was_closed};
 
 pub use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
 pub use ringfence_policy::{CommandPolicyConfig, CommandPolicyHook, command_policy};

@@ -97,8 +97,11 @@ fn layers(report: &Report, host: &str) -> Vec<String> {
                     None => status == "missing",
                 },
                 "netns" if name == "network" => status == "not-requested",
-                "socket-gate" if name == "network" => {
-                    ["enforced", "partial", "not-requested"].contains(&status)
+                "socket-gate" if name == "network" => status == "not-requested",
+                "socket-gate" => {
+                    let rules_sockets =
+                        abi.as_ref().and_then(|abi| abi.parse().ok()).is_some_and(|abi: u32| abi >= 9);
+                    status == if rules_sockets { "enforced" } else { "partial" }
                 }
                 "cgroup" | "proxy" => status == "not-requested",
                 _ => status == "enforced",

@@ -8,8 +8,19 @@ use super::{
 };
 
 /// Names of the subcommands, in the order of the help text.
-pub(crate) const NAMES: [&str; 10] =
-    ["run", "shell", "check", "explain", "doctor", "init", "config", "proxy", "completions", "man"];
+pub(crate) const NAMES: [&str; 11] = [
+    "run",
+    "shell",
+    "check",
+    "explain",
+    "doctor",
+    "init",
+    "config",
+    "proxy",
+    "completions",
+    "man",
+    "version",
+];
 
 const ROOT_EXAMPLES: &str = "\
 Examples:
@@ -126,7 +137,7 @@ Examples:
   ringfence man | man -l -
   ringfence man run > ~/.local/share/man/man1/ringfence-run.1";
 
-/// The whole tree.
+/// The whole tree. `help [COMMAND]...` is clap's own and has no part in what is generated from the tree.
 pub(crate) fn command() -> Command {
     Command::new("ringfence")
         .version(env!("CARGO_PKG_VERSION"))
@@ -134,7 +145,6 @@ pub(crate) fn command() -> Command {
         .after_help(ROOT_EXAMPLES)
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .disable_help_subcommand(true)
         .subcommands(NAMES.map(subcommand))
 }
 
@@ -150,7 +160,8 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
         "config" => "Examine config files",
         "proxy" => "Run the proxy that reaches hosts by name, without a box",
         "completions" => "Print a completion script",
-        _ => "Print the manual page",
+        "man" => "Print the manual page",
+        _ => "Print the version",
     };
     let command = Command::new(name).bin_name(format!("ringfence {name}"));
     let command = match name {
@@ -177,7 +188,8 @@ pub(crate) fn subcommand(name: &'static str) -> Command {
             ),
         "proxy" => ProxyArgs::augment_args(command).after_help(PROXY_EXAMPLES),
         "completions" => CompletionsArgs::augment_args(command).after_help(COMPLETIONS_EXAMPLES),
-        _ => ManArgs::augment_args(command).after_help(MAN_EXAMPLES),
+        "man" => ManArgs::augment_args(command).after_help(MAN_EXAMPLES),
+        _ => command,
     };
     command.about(about)
 }

@@ -38,6 +38,7 @@ pub(crate) enum Parsed {
     Proxy(Box<ProxyArgs>),
     Completions(CompletionsArgs),
     Man(ManArgs),
+    Version,
 }
 
 /// `ringfence doctor`
@@ -171,7 +172,8 @@ fn dispatch(name: &str, matches: &ArgMatches) -> Result<Parsed, clap::Error> {
         "init" => InitArgs::from_arg_matches(matches).map(Parsed::Init),
         "proxy" => ProxyArgs::from_arg_matches(matches).map(|args| Parsed::Proxy(Box::new(args))),
         "completions" => CompletionsArgs::from_arg_matches(matches).map(Parsed::Completions),
-        _ => ManArgs::from_arg_matches(matches).map(Parsed::Man),
+        "man" => ManArgs::from_arg_matches(matches).map(Parsed::Man),
+        _ => Ok(Parsed::Version),
     }
 }
 

@@ -201,6 +201,16 @@ fn usage_errors_say_what_is_wrong_and_what_to_do() {
         ),
         (&["rum"], "unknown command `rum`", "did you mean `run`? see `ringfence --help`"),
         (&["doctor", "x"], "unexpected argument `x`", "see `ringfence doctor --help`"),
+        (
+            &["check", "rm", "-rf", "/"],
+            "unexpected argument `rm`",
+            "put `--` before the program: `ringfence check -- PROGRAM [ARG]...`; see `ringfence check --help`",
+        ),
+        (
+            &["check"],
+            "no PROGRAM given",
+            "write the program after `--`: `ringfence check -- PROGRAM [ARG]...`",
+        ),
         (&["completions"], "no SHELL given", "see `ringfence completions --help`"),
         (
             &["config", "chek"],

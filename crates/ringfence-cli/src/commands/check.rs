@@ -1,9 +1,11 @@
 //! `ringfence check`
 
 use std::env;
+use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::path::Path;
 
 use ringfence::HostEnv;
 use ringfence::command_policy::{
@@ -16,7 +18,7 @@ use serde_json::Value;
 use crate::args::{CheckArgs, ShellName};
 use crate::error::CliError;
 use crate::exit::Exit;
-use crate::output::{check_stdout, one_line, print_json, print_note, print_text};
+use crate::output::{HINT, check_stdout, one_line, print_json, print_note, print_text};
 
 /// The object of `check --json`.
 #[derive(Debug, Serialize)]
@@ -60,6 +62,9 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Exit, CliError> {
             Some(fs::read(path).map_err(|source| CliError::ReadStdinFile { path: path.clone(), source })?)
         }
     };
+    if let [word] = &*args.program {
+        print_note(&script_note(word));
+    }
     let argv: Vec<&[u8]> = args.program.iter().map(|word| word.as_encoded_bytes()).collect();
     let stdin = stdin.as_deref();
     let shell = shell(args.shell, argv.is_empty().then_some(stdin.unwrap_or_default()));
@@ -81,6 +86,19 @@ pub(crate) fn check(args: &CheckArgs) -> Result<Exit, CliError> {
         Disposition::Warn => Exit::Warned,
         Disposition::Block => Exit::Blocked,
     })
+}
+
+/// A script that is given as one word is the name of a program, which most likely nobody means.
+fn script_note(word: &OsStr) -> String {
+    let blank = word.as_encoded_bytes().iter().any(u8::is_ascii_whitespace);
+    if !blank || Path::new(word).exists() {
+        return String::new();
+    }
+    let word = one_line(&word.to_string_lossy());
+    format!(
+        "ringfence: `{word}` is one word, the name of a program\n{HINT}hint:{HINT:#} a script is read after \
+         `ringfence check -- sh -c`, or with `ringfence check --stdin-file FILE`\n"
+    )
 }
 
 /// The policy of the configuration that a run here would have.

@@ -1,4 +1,4 @@
-//! `ringfence completions` and `ringfence man`: generated from the definitions of the arguments.
+//! `ringfence completions`, `ringfence man` and `ringfence version`: generated from the definitions of the arguments.
 
 use std::io::{self, Write};
 
@@ -13,19 +13,30 @@ use crate::output::print_bytes;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Result<Exit, CliError> {
     let mut script = Vec::new();
-    generate(args.shell, &mut args::command(), "ringfence", &mut script);
+    generate(args.shell, &mut tree(), "ringfence", &mut script);
     print_bytes(&script)?;
     Ok(Exit::Success)
 }
 
 pub(crate) fn man(args: &ManArgs) -> Result<Exit, CliError> {
-    let mut root = args::command();
+    let mut root = tree();
     root.build();
     let command = args.command.as_ref().and_then(|name| root.find_subcommand(name)).unwrap_or(&root);
     let mut page = Vec::new();
     write_page(command, &mut page).map_err(CliError::Output)?;
     print_bytes(&page)?;
     Ok(Exit::Success)
+}
+
+/// As `ringfence --version`.
+pub(crate) fn version() -> Result<Exit, CliError> {
+    print_bytes(args::command().render_version().as_bytes())?;
+    Ok(Exit::Success)
+}
+
+/// The commands without `help`, which names all of them again.
+fn tree() -> Command {
+    args::command().disable_help_subcommand(true)
 }
 
 /// The page in roff (man(7)). The text after the options is laid out as it stands there, examples in lines of their
@@ -72,7 +83,7 @@ mod tests {
 
     #[test]
     fn every_page_shows_the_options_and_keeps_examples_in_lines() {
-        let mut root = args::command();
+        let mut root = tree();
         root.build();
         for name in args::NAMES {
             let mut page = Vec::new();

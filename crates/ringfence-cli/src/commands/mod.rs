@@ -16,6 +16,7 @@ use std::ffi::OsString;
 use std::io;
 
 use clap::error::ErrorKind;
+use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
 use crate::args::{self, Invocation, Parsed};
@@ -24,24 +25,37 @@ use crate::exit::Exit;
 use crate::output::{ErrorReport, RunReport, check_stdout, print_error, print_json};
 use crate::usage::UsageError;
 
+/// Bytes of stack without which the kernel ends this program in the middle of its work.
+const LEAST_STACK: u64 = 256 << 10;
+
 /// Does what the command line asks for, says what went wrong, and tells how to end.
 pub(crate) fn run(argv: &[OsString], invocation: &Invocation) -> Exit {
-    let result = match args::parse(argv) {
-        Ok(parsed) => dispatch(parsed),
-        Err(error) if !error.use_stderr() => return help(&error),
-        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
-            return match help(&error) {
-                Exit::Success => Exit::Usage,
-                failed => failed,
-            };
-        }
-        Err(error) => Err(UsageError::from_clap(&error, invocation.name).into()),
-    };
-    result.unwrap_or_else(|error| {
+    enough_stack().and_then(|()| answer(argv, invocation)).unwrap_or_else(|error| {
         print_error(&error);
         report_in_json(invocation, &error);
         exit_status(invocation, &error)
     })
+}
+
+fn enough_stack() -> Result<(), CliError> {
+    match getrlimit(Resource::Stack).current {
+        Some(limit) if limit < LEAST_STACK => Err(CliError::Stack { kib: limit >> 10 }),
+        _ => Ok(()),
+    }
+}
+
+fn answer(argv: &[OsString], invocation: &Invocation) -> Result<Exit, CliError> {
+    match args::parse(argv) {
+        Ok(parsed) => dispatch(parsed),
+        Err(error) if !error.use_stderr() => Ok(help(&error)),
+        Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            Ok(match help(&error) {
+                Exit::Success => Exit::Usage,
+                failed => failed,
+            })
+        }
+        Err(error) => Err(UsageError::from_clap(&error, invocation.name).into()),
+    }
 }
 
 fn dispatch(parsed: Parsed) -> Result<Exit, CliError> {
@@ -56,6 +70,7 @@ fn dispatch(parsed: Parsed) -> Result<Exit, CliError> {
         Parsed::Proxy(args) => proxy::proxy(&args),
         Parsed::Completions(args) => generate::completions(&args),
         Parsed::Man(args) => generate::man(&args),
+        Parsed::Version => generate::version(),
     }
 }
 

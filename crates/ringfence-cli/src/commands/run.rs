@@ -3,6 +3,7 @@
 use std::env;
 use std::io::{self, IsTerminal as _};
 
+use ringfence::command_policy::{Disposition, Verdict};
 use ringfence::packages::{PackageHost, Packages};
 use ringfence::{LinuxDriver, SandboxCommand, SandboxOutput, Stdin, StdinStream, Stdio};
 use ringfence_types::{PathKind, ResolvedPath, ResolvedPolicy, UnixPath};
@@ -79,6 +80,9 @@ fn execute(
     if !request.quiet {
         print_note(&package_notes(&prepared.settings.packages));
     }
+    if !request.quiet {
+        print_note(&warnings(&prepared.sandbox.policy_verdict(&command)));
+    }
     let Prepared { sandbox, hosted, .. } = prepared;
     let result = sandbox.run_blocking(command, |run| {
         if !request.quiet {
@@ -103,12 +107,32 @@ fn execute(
     result
 }
 
+/// What the command policy lets run and wants recorded, one line for each rule. Nobody needs to be told that what is
+/// typed at a terminal can't be read beforehand.
+fn warnings(verdict: &Verdict) -> String {
+    if verdict.disposition != Disposition::Warn {
+        return String::new();
+    }
+    let mut lines: Vec<String> = Vec::new();
+    for found in
+        verdict.matches.iter().filter(|found| found.rule != "not-scanned" || !io::stdin().is_terminal())
+    {
+        let text = format!("warning of the command policy, rule {}: {}", found.rule, found.why);
+        let line = format!("ringfence: {}\n", one_line(&text));
+        if !lines.contains(&line) {
+            lines.push(line);
+        }
+    }
+    lines.concat()
+}
+
 /// Grants of paths where nothing lies, one line each. Below a writable root they are no errors, and add nothing.
 pub(super) fn missing_grants(policy: &ResolvedPolicy) -> String {
     let grants = policy.read.iter().chain(&policy.write);
     let missing = grants.filter(|path| path.kind == PathKind::Missing);
     let line = |path: &ResolvedPath| {
-        format!("ringfence: granted path {} does not exist\n", UnixPath::from(path.path.as_path()))
+        let path = UnixPath::from(path.path.as_path());
+        format!("ringfence: granted path {path} does not exist; it lies where the box may write anyway\n")
     };
     missing.map(line).collect()
 }

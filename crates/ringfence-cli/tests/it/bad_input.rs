@@ -246,8 +246,8 @@ fn grants_without_effect_are_remarked_on() {
         fixture.mkdir("ws/there");
         let flags = ["--read", "missing", "--write", "{ws}/there/missing", "--write", "there"];
         let notes = fixture.expand(
-            "ringfence: granted path {ws}/missing does not exist\n\
-             ringfence: granted path {ws}/there/missing does not exist\n",
+            "ringfence: granted path {ws}/missing does not exist; it lies where the box may write anyway\n\
+             ringfence: granted path {ws}/there/missing does not exist; it lies where the box may write anyway\n",
         );
         let run =
             |more: &[&str]| fixture.inside(&[&flags, more].concat(), &["echo", "ran"]).finish().code_is(0);
@@ -385,5 +385,39 @@ fn paths_that_come_and_go_during_the_start() {
                 }
             }
         });
+    });
+}
+
+/// Limits of the caller that end a process without a word where nobody looks at them.
+#[test]
+fn limits_that_are_too_low_are_named() {
+    as_each_caller(|fixture| {
+        for (limit, said) in [("-f 0", "`ulimit -f`"), ("-s 64", "`ulimit -s`")] {
+            let finished =
+                fixture.shell_outside(&format!("ulimit {limit}; $RUN -- touch ran")).finish().code_is(125);
+            assert!(finished.err().contains(said), "{limit}: {}", finished.report());
+            assert!(!fixture.exists("ws/ran"), "{limit}");
+        }
+        // The program has the caller's disposition of the signal.
+        let ignored = "grep ^SigIgn: /proc/self/status";
+        for caller in ["", "trap '' XFSZ;"] {
+            let inside = fixture.shell_outside(&format!("{caller} $RUN -- {ignored}")).finish().code_is(0);
+            let outside = fixture.shell_outside(&format!("{caller} {ignored}")).finish().code_is(0);
+            assert_eq!(inside.out(), outside.out(), "{caller}");
+        }
+    });
+}
+
+#[test]
+fn what_newcomers_type_gets_a_hint() {
+    as_each_caller(|fixture| {
+        for (program, said) in [("ls | wc", "sh -c 'ls | wc'"), ("cd", "sh -c"), ("A=b", "--env A=")] {
+            let finished = fixture.inside(&[], &[program]).finish().code_is(127);
+            assert!(finished.err().contains(said), "{}", finished.report());
+        }
+        for (profile, said) in [("nod", "did you mean `node`?"), ("foo", "[profile.foo]")] {
+            let finished = fixture.inside(&["--profile", profile], &["true"]).finish().code_is(125);
+            assert!(finished.err().contains(said), "{}", finished.report());
+        }
     });
 }

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use crate::support::as_each_caller;
 
 /// Time for the kernel to end what a supervisor left.
-const GRACE: Duration = Duration::from_secs(5);
+const GRACE: Duration = Duration::from_secs(60);
 
 /// An argument of `sleep` that no other process has.
 fn token() -> String {
@@ -44,7 +44,7 @@ fn background_jobs_that_hold_the_output_do_not_delay_a_captured_run() {
     as_each_caller(|fixture| {
         let token = token();
         let run = fixture.shell_inside(&["--json"], &format!("setsid sleep {token} & echo started; exit 3"));
-        let value = run.patience(Duration::from_secs(20)).finish().code_is(3).json();
+        let value = run.finish().code_is(3).json();
         assert_eq!(value["stdout"], "started\n");
         nothing_is_left(&token);
     });
@@ -53,13 +53,17 @@ fn background_jobs_that_hold_the_output_do_not_delay_a_captured_run() {
 #[test]
 fn a_timeout_ends_the_whole_tree() {
     as_each_caller(|fixture| {
-        let token = token();
-        let script = format!(
-            "trap '' TERM INT HUP; setsid sleep {token} & (trap '' TERM; sleep {token}) & echo up; sleep {token}"
-        );
-        let finished = fixture.shell_inside(&["--timeout", "3s"], &script).finish().code_is(124);
-        assert_eq!(finished.out(), "up\n");
-        nothing_is_left(&token);
+        // The time includes that of the start, which a busy machine lengthens.
+        let got_up = ["2s", "10s", "50s"].iter().any(|time| {
+            let token = token();
+            let script = format!(
+                "trap '' TERM INT HUP; setsid sleep {token} & (trap '' TERM; sleep {token}) & echo up; sleep {token}"
+            );
+            let finished = fixture.shell_inside(&["--timeout", time], &script).finish().code_is(124);
+            nothing_is_left(&token);
+            finished.out() == "up\n"
+        });
+        assert!(got_up, "every run was ended before its program had begun");
     });
 }
 
@@ -175,8 +179,11 @@ fn the_program_cannot_end_pid_1_or_reach_beyond_the_box() {
 #[test]
 fn orphans_are_reaped() {
     as_each_caller(|fixture| {
-        let script = "for i in $(seq 200); do (sleep 0.01 &) ; done; sleep 0.5; grep -l '^State:.Z' /proc/[0-9]*/status";
-        let finished = fixture.shell_inside(&[], script).finish();
+        // Each orphan is a sleep, then for a moment a zombie, then gone.
+        let script = r"for i in $(seq 200); do (sleep 0.01 &) ; done
+            left() { grep -lE '^(Name:.sleep|State:.Z)' /proc/[0-9]*/status 2>/dev/null; }
+            for try in $(seq 600); do left >/dev/null || exit 0; sleep 0.05; done; left";
+        let finished = fixture.shell_inside(&[], script).finish().code_is(0);
         assert_eq!(finished.out(), "", "zombies: {}", finished.report());
     });
 }

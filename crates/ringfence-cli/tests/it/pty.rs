@@ -170,13 +170,15 @@ fn a_shell_inside_has_job_control() {
         let mut terminal = run(fixture, &argv);
         let greeting = terminal.expect("inside> ");
         assert!(!greeting.contains("no job control"), "{greeting}");
-        terminal.send("sleep 600\n");
-        std::thread::sleep(Duration::from_millis(300));
+        // The quotes tell what it prints from what was typed.
+        let job = r#"trap "echo go""ing" CONT; echo sta""rted; while :; do sleep 0.02; done"#;
+        terminal.send(&format!("bash -c '{job}'\n"));
+        terminal.expect("started\r\n");
         terminal.send("\x1a");
         terminal.expect("Stopped");
         terminal.expect("inside> ");
         terminal.send("fg\n");
-        std::thread::sleep(Duration::from_millis(300));
+        terminal.expect("going\r\n");
         terminal.send("\x03");
         terminal.expect("inside> ");
         terminal.send("exit 4\n");
@@ -266,9 +268,11 @@ fn lines_end_alike_whatever_the_program_sets() {
 fn what_was_typed_ahead_is_not_run_afterwards() {
     as_each_caller(|fixture| {
         let mut terminal = shell(fixture);
-        terminal.send("run bash -c 'echo ready; sleep 0.5'\n");
+        terminal.send("run bash -c 'echo ready; until [ -e typed ]; do sleep 0.02; done'\n");
         terminal.expect("ready\r\n");
         terminal.send("touch typed-ahead\n");
+        terminal.expect("touch typed-ahead\r\n");
+        fixture.write("ws/typed", "");
         terminal.expect("outside> ");
         terminal.send("echo $((40 + 2))\n");
         terminal.expect("42\r\n");
@@ -312,7 +316,7 @@ fn a_closed_window_ends_the_run() {
         terminal.expect("ready");
         let status = terminal.hang_up();
         assert!(status.code().is_some() || status.signal().is_some());
-        assert!(end_all(&token, Duration::from_secs(5)).is_empty());
+        assert!(end_all(&token, Duration::from_secs(60)).is_empty());
     });
 }
 

@@ -8,19 +8,18 @@ use tokio::sync::Mutex;
 
 use super::action::visible;
 use super::{Answer, ApprovalAction, ApprovalGate, ApprovalOutcome, Fingerprint, Occasion, Question};
-use crate::resolve::Host;
-use crate::sessions::{Grant, SessionWorkspace};
+use crate::sessions::SessionWorkspace;
 
 /// Most characters of a program's name that are shown.
 const PROGRAM: usize = 32;
 
 /// Asks about hosts that a running command wants to reach and that its policy does not name. Comes with an approved
-/// run, for the driver; deny rules and guarded addresses are the driver's to refuse without a question.
+/// run, for the driver; deny rules and guarded addresses are the driver's to refuse without a question. A name need not
+/// have been looked up: a look-up would tell a resolver what nobody has approved yet.
 ///
 /// One question of a run is open at a time, so that refusals count before the next one is put.
 pub struct HostApproval {
     gate: Arc<ApprovalGate>,
-    host: Arc<Host>,
     session: Arc<SessionWorkspace>,
     /// Without what it is fed: everything that a question shows.
     command: SandboxCommand,
@@ -96,7 +95,6 @@ impl fmt::Debug for HostApproval {
 impl HostApproval {
     pub(crate) fn new(
         gate: Arc<ApprovalGate>,
-        host: Arc<Host>,
         session: Arc<SessionWorkspace>,
         command: &SandboxCommand,
         policy: ResolvedPolicy,
@@ -105,15 +103,7 @@ impl HostApproval {
         shown.tool_name.clone_from(&command.tool_name);
         shown.args.clone_from(&command.args);
         shown.justification.clone_from(&command.justification);
-        Self {
-            gate,
-            host,
-            session,
-            command: shown,
-            policy,
-            turn: Mutex::const_new(()),
-            terminal: OnceLock::new(),
-        }
+        Self { gate, session, command: shown, policy, turn: Mutex::const_new(()), terminal: OnceLock::new() }
     }
 
     /// Whether there is anybody to ask.
@@ -148,19 +138,18 @@ impl HostApproval {
             program: self.command.program.clone(),
             host: host.clone(),
         };
-        let policy = with_host(&self.policy, host);
         let _turn = self.turn.lock().await;
         // What was said while this one waited.
         if let Some(answer) = self.refused(&fingerprint) {
             return answer;
         }
-        if let Some(by) = self.session.within_grant(&policy) {
+        if let Some(by) = self.granted(&host) {
             return HostAnswer::Session { by };
         }
         let mut action = ApprovalAction::new(&self.command, self.policy.cwd.path.clone(), excess);
         action.occasion = Occasion::Connection { program: program.await.as_deref().and_then(shown) };
         loop {
-            let ask = || self.ask(&action, &policy, &fingerprint);
+            let ask = || self.ask(&action, &host, &fingerprint);
             match self.gate.flights.share(&question, ask).await {
                 (answer, true) => return answer.into(),
                 // Approved once is approved for those who waited for this answer: another run asks for itself.
@@ -181,13 +170,14 @@ impl HostApproval {
         refusals.paused(Instant::now()).map(HostAnswer::BreakerOpen)
     }
 
-    async fn ask(
-        &self,
-        action: &ApprovalAction,
-        policy: &ResolvedPolicy,
-        fingerprint: &Fingerprint,
-    ) -> Answer {
-        if let Some(by) = self.session.within_grant(policy) {
+    /// Who has allowed this host for the session, alone or together with what the command has.
+    fn granted(&self, host: &HostPattern) -> Option<String> {
+        let session = &self.session;
+        session.granted_host(host).or_else(|| session.within_grant(&with_host(&self.policy, host.clone())))
+    }
+
+    async fn ask(&self, action: &ApprovalAction, host: &HostPattern, fingerprint: &Fingerprint) -> Answer {
+        if let Some(by) = self.granted(host) {
             return Answer::Granted { by };
         }
         let terminal = self.terminal.get().map(|holder| &**holder);
@@ -195,8 +185,8 @@ impl HostApproval {
         if let Answer::Response(response) = &answer
             && response.outcome == ApprovalOutcome::Approved
         {
-            let by = response.by.clone();
-            self.session.grant(Grant::new(policy.clone(), &action.excess, by, &self.host));
+            // The host alone: what else this command has may have been approved once.
+            self.session.grant_host(host.clone(), response.by.clone());
         }
         answer
     }

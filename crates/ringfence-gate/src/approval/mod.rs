@@ -237,11 +237,16 @@ impl ApprovalGate {
             Err(left) => return Answer::BreakerOpen(left),
         };
         let mut asking = Asking { session, admission, fingerprint, outcome: None };
-        let _loan = match terminal.filter(|_| requester.uses_terminal()) {
-            Some(holder) => Some(holder.lend().await),
-            None => None,
+        let terminal = terminal.filter(|_| requester.uses_terminal());
+        // Who holds the terminal may be as slow as who answers.
+        let response = async {
+            let _loan = match terminal {
+                Some(holder) => Some(holder.lend().await),
+                None => None,
+            };
+            requester.request_approval(action).await
         };
-        let response = match timer::within(self.timeout, requester.request_approval(action)).await {
+        let response = match timer::within(self.timeout, response).await {
             Ok(Some(response)) => response,
             Ok(None) => ApprovalResponse::new(ApprovalOutcome::Timeout, "gate"),
             Err(error) => unavailable(&format!("the time for an answer can't be kept: {error}")),

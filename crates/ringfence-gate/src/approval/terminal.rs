@@ -23,8 +23,13 @@ use super::{ApprovalAction, ApprovalOutcome, ApprovalRequester, ApprovalResponse
 const ATTEMPTS: usize = 3;
 /// Bytes of an answer that are looked at.
 const ANSWER: usize = 64;
-/// Characters of a command line that a question about a connection shows.
-const COMMAND: usize = 160;
+/// Characters of a command line and of a directory that a question about a connection shows.
+const CONTEXT: usize = 160;
+
+/// Rows that a list of permissions may take, on a screen of [`COLUMNS`]: what has scrolled away nobody has read.
+const ROWS: usize = 20;
+/// Characters in a row, at least.
+const COLUMNS: usize = 80;
 
 /// Asks on the terminal: yes for this run, yes for the session, or no.
 ///
@@ -54,6 +59,10 @@ impl TerminalRequester {
 #[async_trait]
 impl ApprovalRequester for TerminalRequester {
     async fn request_approval(&self, a: &ApprovalAction) -> ApprovalResponse {
+        if rows(a) > ROWS {
+            let count = a.excess.len();
+            return unavailable(&format!("{count} permissions in one question are more than a screen shows"));
+        }
         let _screen = self.screen.lock().await;
         match self.start(a) {
             // The thread always answers; it can only be gone if it panicked.
@@ -183,6 +192,8 @@ impl Tty {
 
 fn question(action: &ApprovalAction) -> String {
     let cwd = visible(&UnixPath::from(action.cwd.as_path()).to_string());
+    // What matters most stands beside the prompt, whatever scrolls away above.
+    let mut last = String::new();
     let mut text = match &action.occasion {
         Occasion::Start => {
             format!("\nringfence: approval needed\n  command  {}\n  in       {cwd}\n", action.command_line())
@@ -190,11 +201,13 @@ fn question(action: &ApprovalAction) -> String {
         Occasion::Connection { program } => {
             let by = program.as_ref().map(|program| format!(", wanted by {program}")).unwrap_or_default();
             let hosts: Vec<_> = action.excess.iter().map(host).collect();
-            format!(
-                "ringfence: a connection needs approval\n  host     {}{by}\n  command  {}\n  in       {cwd}\n",
-                hosts.join(" "),
+            let text = format!(
+                "ringfence: a connection needs approval\n  command  {}\n  in       {}\n",
                 cut(&action.command_line()),
-            )
+                cut(&cwd),
+            );
+            last = format!("  host     {}{by}\n", hosts.join(" "));
+            text
         }
     };
     if action.occasion == Occasion::Start {
@@ -206,7 +219,13 @@ fn question(action: &ApprovalAction) -> String {
     if let Some(justification) = &action.justification {
         text.push_str(&format!("  because  {justification}\n"));
     }
-    text
+    text + &last
+}
+
+/// Rows of the list of what is asked for.
+fn rows(action: &ApprovalAction) -> usize {
+    let of = |excess: &Excess| 1 + visible(&excess.to_string()).chars().count() / COLUMNS;
+    action.excess.iter().map(of).sum()
 }
 
 fn host(excess: &Excess) -> String {
@@ -217,7 +236,7 @@ fn host(excess: &Excess) -> String {
 }
 
 fn cut(line: &str) -> String {
-    match line.char_indices().nth(COMMAND) {
+    match line.char_indices().nth(CONTEXT) {
         Some((at, _)) => format!("{} ...", &line[..at]),
         None => line.to_owned(),
     }
@@ -384,6 +403,24 @@ mod tests {
         }
     }
 
+    #[tokio::test]
+    async fn what_no_screen_shows_is_not_asked() {
+        let reason = async |excess: Vec<Excess>| {
+            let action = ApprovalAction::new(&SandboxCommand::new("s", "true"), PathBuf::from("/"), excess);
+            let path = PathBuf::from("/nonexistent");
+            let requester = TerminalRequester { path, screen: Mutex::const_new(()) };
+            let response = requester.request_approval(&action).await;
+            assert_eq!(response.outcome, ApprovalOutcome::Unavailable);
+            response.reason.unwrap()
+        };
+        let paths =
+            |count: usize| (0..count).map(|n| Excess::Read(format!("/d/{n}").as_str().into())).collect();
+        assert!(reason(paths(ROWS)).await.starts_with("no terminal to ask on"), "it was about to ask");
+        assert!(reason(paths(300)).await.starts_with("300 permissions"));
+        let long = Excess::Read(format!("/{}", "d".repeat(ROWS * COLUMNS)).as_str().into());
+        assert!(reason(vec![long]).await.starts_with("1 permissions"));
+    }
+
     #[test]
     fn the_question_shows_everything() {
         let mut command = SandboxCommand::new("s", "curl").args(["-o", "a b"]);
@@ -401,9 +438,17 @@ mod tests {
         action.args.push("x".repeat(1000).into());
         action.occasion = Occasion::Connection { program: Some("curl".to_owned()) };
         let shown = question(&action);
-        assert!(shown.contains("\n  host     api.example.com:443, wanted by curl\n"), "{shown}");
+        assert!(
+            shown.ends_with(
+                "\n  because  the tests need it\n  host     api.example.com:443, wanted by curl\n"
+            ),
+            "{shown}"
+        );
         assert!(shown.contains("x ...\n  in       /w\n"), "{shown}");
+        // A screen of directories would push the rest away.
+        action.cwd = PathBuf::from("/d".repeat(2000));
+        assert!(question(&action).len() < 1000 && question(&action).contains("/d ...\n"));
         action.occasion = Occasion::Connection { program: None };
-        assert!(question(&action).contains("\n  host     api.example.com:443\n"));
+        assert!(question(&action).ends_with("\n  host     api.example.com:443\n"));
     }
 }

@@ -45,6 +45,10 @@ const RULES: &[Rule] = &[
     Rule("remote", Some(true), "vcs", When::Set),
     Rule("remote", Some(true), "uploadpack", When::Set),
     Rule("remote", Some(true), "receivepack", When::Set),
+    Rule("remote", Some(false), "pushdefault", When::Transport),
+    // The name of a remote, or a URL.
+    Rule("branch", Some(true), "remote", When::Transport),
+    Rule("branch", Some(true), "pushremote", When::Transport),
     Rule("submodule", Some(true), "url", When::Transport),
     Rule("submodule", Some(true), "update", When::Shell),
     Rule("uploadpack", None, "*", When::NotBoolean),
@@ -134,14 +138,14 @@ fn names_program_transport(url: &[u8]) -> bool {
 /// `rebase --exec …`, `grep -O…`, `fetch --upload-pack=…`.
 fn alias_executes(text: &[u8]) -> bool {
     /// Commands that run what they are given.
-    const RUNNERS: [&[u8]; 6] =
-        [b"submodule", b"bisect", b"filter-branch", b"difftool", b"mergetool", b"send-email"];
-    /// Options that name a program. Git takes any beginning of them.
-    const LONG: [&[u8]; 5] =
-        [b"--exec", b"--open-files-in-pager", b"--upload-pack", b"--receive-pack", b"--extcmd"];
+    const RUNNERS: [&[u8]; 7] =
+        [b"submodule", b"bisect", b"filter-branch", b"difftool", b"mergetool", b"send-email", b"instaweb"];
+    /// Options that name a program, or set a variable that does. Git takes any beginning of them.
+    const LONG: [&[u8]; 6] =
+        [b"--exec", b"--open-files-in-pager", b"--upload-pack", b"--receive-pack", b"--extcmd", b"--config"];
     /// The same in one letter, which other commands use otherwise.
-    const SHORT: [(&[u8], u8); 4] =
-        [(b"rebase", b'x'), (b"grep", b'O'), (b"clone", b'u'), (b"ls-remote", b'u')];
+    const SHORT: [(&[u8], u8); 5] =
+        [(b"rebase", b'x'), (b"grep", b'O'), (b"clone", b'u'), (b"clone", b'c'), (b"ls-remote", b'u')];
 
     // Quotes and backslashes are taken out as git's own splitting would, so that `"-"c` is `-c`.
     let plain: Vec<u8> = text.iter().copied().filter(|byte| !matches!(byte, b'"' | b'\'' | b'\\')).collect();
@@ -211,6 +215,12 @@ mod tests {
                 "alias.st=rebase -ix x",
                 "alias.st=rebase --exec=x",
                 "alias.st=submodule foreach x",
+                "alias.st=clone -c core.sshCommand=x",
+                "alias.st=clone --conf core.sshCommand=x",
+                "alias.st=instaweb --httpd=x",
+                "branch.main.remote=ext::x",
+                "branch.main.pushRemote=ext::x",
+                "remote.pushDefault=ext::x",
                 "filter.x.clean=x",
                 "filter.x.smudge=x",
                 "filter.x.process=x",

@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::mem::MaybeUninit;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -172,6 +173,11 @@ pub(super) fn left_behind<T: DeserializeOwned>(
         let Some(pid) = pid else { continue };
         let mut file = match File::open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            // Left by another user, such as root after `sudo -E`: that user's next start looks.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied && is_foreign(&path) => {
+                tracing::warn!(path = %path.display(), "a note of another user's run is left to that user");
+                continue;
+            }
             result => result?,
         };
         if !lock(&file, pid) || !path.exists() {
@@ -189,7 +195,8 @@ pub(super) fn left_behind<T: DeserializeOwned>(
     Ok(left)
 }
 
-/// Locks a file unless a process holds it. If its own process is dead, its box still dies: that is waited for.
+/// Locks a file unless a process holds it. If its own process is dead, what is left of its box may still hold a copy:
+/// that is waited for. A box that has no copy dies at once and yet not in no time; what it writes until then is missed.
 fn lock(file: &File, pid: &str) -> bool {
     for _ in 0..200 {
         if flock(file, FlockOperation::NonBlockingLockExclusive).is_ok() {
@@ -201,6 +208,11 @@ fn lock(file: &File, pid: &str) -> bool {
         std::thread::sleep(Duration::from_millis(5));
     }
     false
+}
+
+fn is_foreign(path: &Path) -> bool {
+    let caller = rustix::process::geteuid().as_raw();
+    path.symlink_metadata().is_ok_and(|metadata| metadata.uid() != caller)
 }
 
 fn is_alive(pid: &str) -> bool {

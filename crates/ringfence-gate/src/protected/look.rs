@@ -11,47 +11,18 @@ use ringfence_types::{FileId, PathKind};
 
 use super::finding::{Finding, FindingKind, Findings};
 use super::index::{self, IndexFile, Tree};
+use super::links::follow;
 use super::names::{self, Name, NameState};
 use super::pending::Note;
 use super::quarantine::is_quarantined;
-use super::repositories::{Content, Element, Executing, GitDir, Origin, Repositories, Role, read_small};
+use super::repositories::{
+    Content, Element, Executing, GitDir, Origin, Repositories, Role, is_hook_name, read_small,
+};
 use super::roots::Roots;
 use super::search::{Index, Snapshot, below, summarize, survey_mark};
 use super::stat::{Since, Stat};
 use super::survey::Survey;
 use super::walk::{self, Listed, Scope};
-
-/// Names that git runs hooks by (githooks(5)). Other files in a directory named by `core.hooksPath` are theirs.
-const HOOKS: [&str; 28] = [
-    "applypatch-msg",
-    "pre-applypatch",
-    "post-applypatch",
-    "pre-commit",
-    "pre-merge-commit",
-    "prepare-commit-msg",
-    "commit-msg",
-    "post-commit",
-    "pre-rebase",
-    "post-checkout",
-    "post-merge",
-    "pre-push",
-    "pre-receive",
-    "update",
-    "proc-receive",
-    "post-receive",
-    "post-update",
-    "reference-transaction",
-    "push-to-checkout",
-    "pre-auto-gc",
-    "post-rewrite",
-    "sendemail-validate",
-    "fsmonitor-watchman",
-    "p4-changelist",
-    "p4-prepare-changelist",
-    "p4-post-changelist",
-    "p4-pre-submit",
-    "post-index-change",
-];
 
 /// Looks at what a run left behind. Its tree must be dead.
 ///
@@ -90,8 +61,8 @@ pub fn final_look(before: &Snapshot) -> Findings {
     look.elements();
     look.closed();
     look.links();
-    look.names(&before.names, &before.missing, &before.roots);
-    look.finish(&before.roots)
+    look.names(&before.names, &before.missing);
+    look.finish()
 }
 
 /// The look that a run that crashed did not make. Only what is new counts: of what was there nothing is known
@@ -114,7 +85,7 @@ pub(super) fn look_after_crash(note: &Note, state: &Path) -> Findings {
     look.elements();
     look.closed();
     look.links();
-    look.finish(&roots)
+    look.finish()
 }
 
 /// A root whose directories are looked at.
@@ -189,6 +160,7 @@ struct Known<'a> {
 
 struct Look<'a> {
     known: &'a Known<'a>,
+    roots: &'a Roots,
     after: &'a Repositories,
     since: Since,
     /// Directories with repositories that changed, by full path.
@@ -207,7 +179,7 @@ impl<'a> Look<'a> {
         since: Since,
         listed: BTreeMap<PathBuf, Listed>,
     ) -> Self {
-        let after = &survey.found;
+        let (after, roots) = (&survey.found, survey.roots());
         let mut trusted: BTreeSet<_> =
             survey.user_facts().template_dirs.iter().map(|dir| dir.join("hooks")).collect();
         let hooks = |element: &Element| matches!(element.role, Role::Hooks | Role::HooksPath);
@@ -218,14 +190,14 @@ impl<'a> Look<'a> {
         trusted.extend(
             elements.filter(|(path, old)| hooks(old) && same(path, old)).map(|(path, _)| path.clone()),
         );
-        Self { known, after, since, listed, trusted, findings: Vec::new() }
+        Self { known, roots, after, since, listed, trusted, findings: Vec::new() }
     }
 
-    fn finish(self, roots: &Roots) -> Findings {
+    fn finish(self) -> Findings {
         let mut list = self.findings;
         list.sort_by(|a, b| (&a.path, &a.kind).cmp(&(&b.path, &b.kind)));
         list.dedup_by(|a, b| a.path == b.path && a.kind == b.kind);
-        Findings { list, incomplete: self.after.notes.iter().cloned().collect(), roots: roots.clone() }
+        Findings { list, incomplete: self.after.notes.iter().cloned().collect(), roots: self.roots.clone() }
     }
 
     fn find(&mut self, path: &Path, kind: FindingKind) {
@@ -327,6 +299,7 @@ impl<'a> Look<'a> {
             Role::CommonDir if changed && !is_linked_worktree(path) => {
                 self.find(path, FindingKind::Redirection)
             }
+            Role::GitFile if self.leads_away(element) => self.find(path, FindingKind::Redirection),
             // What a link to a git directory leads to is judged itself; attributes choose among known drivers.
             Role::GitFile
             | Role::Attributes
@@ -334,6 +307,16 @@ impl<'a> Look<'a> {
             | Role::Config
             | Role::Included
             | Role::CommonDir => {}
+        }
+    }
+
+    /// Whether a link to a git directory leads where nothing is judged and yet a box may write: a denied place, such
+    /// as Ringfence's home with the private temps and caches, or nobody knows where.
+    fn leads_away(&self, element: &Element) -> bool {
+        match (&element.owner, &element.content) {
+            (Some(target), _) => self.roots.denies(target),
+            (None, Content::Pointer(text)) => text.starts_with(b"gitdir:"),
+            (None, _) => false,
         }
     }
 
@@ -380,7 +363,15 @@ impl<'a> Look<'a> {
     /// Hooks in a directory that are new. Everything counts that is no sample, whether or not git knows its
     /// name or may execute it now.
     fn hooks(&mut self, dir: &Path, all: bool, counts: impl Fn(&OsStr) -> bool) {
-        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            // git runs a hook by its name, and needs no list for that.
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return self.find(dir, FindingKind::Closed);
+            }
+            Err(_) => return,
+        };
+        for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
             let Ok(stat) = Stat::of(&path) else { continue };
             let ignored = stat.is_dir()
@@ -414,6 +405,14 @@ impl<'a> Look<'a> {
             if self.known.links.contains(link) {
                 continue;
             }
+            let leads_away = || {
+                let (Some(dir), Some(name)) = (link.parent(), link.file_name()) else { return false };
+                follow(dir, Path::new(name)).map_or(true, |target| self.roots.denies(&target.path))
+            };
+            if matches!(role, None | Some(Role::GitFile)) && leads_away() {
+                self.find(link, FindingKind::Link);
+                continue;
+            }
             // A link on the way to elsewhere is not what git obeys; one in a git directory is.
             let obeyed = matches!(role, Some(Role::Hooks | Role::Config | Role::CommonDir))
                 && owner.as_deref().is_some_and(|owner| link.parent() == Some(owner));
@@ -429,7 +428,7 @@ impl<'a> Look<'a> {
         }
     }
 
-    fn names(&mut self, names: &[Name], missing: &[PathBuf], roots: &Roots) {
+    fn names(&mut self, names: &[Name], missing: &[PathBuf]) {
         for name in names {
             let now = Stat::find(&name.path).ok().flatten();
             let kind = match (&name.state, now) {
@@ -449,7 +448,7 @@ impl<'a> Look<'a> {
                 self.find(&name.path, kind);
             }
             if let NameState::Link(target) = &name.state
-                && let Some(old) = target.stat.as_ref().filter(|_| roots.reach(&target.path))
+                && let Some(old) = target.stat.as_ref().filter(|_| self.roots.reach(&target.path))
                 && Stat::find(&target.path).ok().flatten().is_none_or(|new| new.id != old.id)
             {
                 self.find(&target.path, FindingKind::LostMount);
@@ -461,10 +460,6 @@ impl<'a> Look<'a> {
             }
         }
     }
-}
-
-fn is_hook_name(name: &OsStr) -> bool {
-    HOOKS.iter().any(|hook| name == OsStr::new(hook))
 }
 
 /// Whether a `commondir` is that of a linked work tree, which leads to the directory that lists it.

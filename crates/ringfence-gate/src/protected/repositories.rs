@@ -18,6 +18,38 @@ pub(super) const MAX_FILE: u64 = 1 << 20;
 /// Read at once of a file that turns out to be longer than it said.
 const PIECE: usize = 4 << 10;
 
+/// Names that git runs hooks by (githooks(5)). Other files in a directory named by `core.hooksPath` are theirs.
+const HOOKS: [&str; 28] = [
+    "applypatch-msg",
+    "pre-applypatch",
+    "post-applypatch",
+    "pre-commit",
+    "pre-merge-commit",
+    "prepare-commit-msg",
+    "commit-msg",
+    "post-commit",
+    "pre-rebase",
+    "post-checkout",
+    "post-merge",
+    "pre-push",
+    "pre-receive",
+    "update",
+    "proc-receive",
+    "post-receive",
+    "post-update",
+    "reference-transaction",
+    "push-to-checkout",
+    "pre-auto-gc",
+    "post-rewrite",
+    "sendemail-validate",
+    "fsmonitor-watchman",
+    "p4-changelist",
+    "p4-prepare-changelist",
+    "p4-post-changelist",
+    "p4-pre-submit",
+    "post-index-change",
+];
+
 /// What git takes a path for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) enum Role {
@@ -138,6 +170,11 @@ pub(super) fn read_small(path: &Path) -> io::Result<Option<Vec<u8>>> {
 pub(super) fn looks_like_git_dir(dir: &Path) -> bool {
     let has = |name: &str| matches!(Stat::find(&dir.join(name)), Ok(Some(_)));
     has("HEAD") && (has("objects") && has("refs") || has("commondir"))
+}
+
+/// Whether git runs a file of that name among other people's.
+pub(super) fn is_hook_name(name: &OsStr) -> bool {
+    HOOKS.iter().any(|hook| name == OsStr::new(hook))
 }
 
 /// The work tree of `worktrees/NAME`, from its back link.

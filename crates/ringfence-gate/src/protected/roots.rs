@@ -56,6 +56,11 @@ impl Roots {
         path.ancestors().find_map(|path| self.rule(path)).is_some_and(|rule| !rule.denied)
     }
 
+    /// Whether `path` is denied, or lies below what is, with no root in between.
+    pub(super) fn denies(&self, path: &Path) -> bool {
+        path.ancestors().find_map(|path| self.rule(path)).is_some_and(|rule| rule.denied)
+    }
+
     pub(super) fn is_root(&self, path: &Path) -> bool {
         self.rule(path).is_some_and(|rule| rule.root)
     }
@@ -116,6 +121,9 @@ mod tests {
         assert!(!roots.reach(Path::new("/w/a/x")));
         assert!(roots.reach(Path::new("/w/a/b/x")));
         assert!(!roots.reach(Path::new("/w/same")));
+        let denied =
+            ["/w/a/x", "/w/same", "/w/a/b/x", "/w/x", "/x"].map(|path| roots.denies(Path::new(path)));
+        assert_eq!(denied, [true, true, false, false, false]);
         assert!(!roots.reach(Path::new("/wx")));
         assert_eq!(roots.outermost().collect::<Vec<_>>(), [Path::new("/w")]);
     }

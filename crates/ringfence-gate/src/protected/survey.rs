@@ -54,6 +54,8 @@ pub(super) struct Survey<'a> {
     facts: BTreeMap<PathBuf, Facts>,
     /// Directories whose `.git` was looked at, whether or not there is one.
     looked: BTreeSet<PathBuf>,
+    /// Directories whose hooks were looked at, those outside the roots included.
+    hook_dirs: BTreeSet<PathBuf>,
     /// Git directory of each work tree that was looked at.
     work_trees: BTreeMap<PathBuf, PathBuf>,
     pub(super) found: Repositories,
@@ -98,9 +100,14 @@ impl<'a> Survey<'a> {
             user_facts,
             facts: BTreeMap::new(),
             looked: BTreeSet::new(),
+            hook_dirs: BTreeSet::new(),
             work_trees: BTreeMap::new(),
             found: Repositories::default(),
         }
+    }
+
+    pub(super) fn roots(&self) -> &'a Roots {
+        self.roots
     }
 
     pub(super) fn user_facts(&self) -> &UserFacts {
@@ -185,8 +192,8 @@ impl<'a> Survey<'a> {
             match role {
                 Role::Config => self.config(path, Path::new(name), role, Some(path), &mut facts, 0),
                 Role::CommonDir => self.common_dir(path, &mut facts),
-                _ if self.roots.reach(path) => self.name(path, role, Path::new(name), Some(path)),
-                _ => {}
+                // Outside the roots as well: its hooks may lead into them.
+                _ => self.name(path, role, Path::new(name), Some(path)),
             }
         }
         self.facts.insert(path.to_path_buf(), facts.clone());
@@ -212,10 +219,8 @@ impl<'a> Survey<'a> {
         if is_dir && role == Role::HookTarget {
             return;
         }
-        if self.element(path.clone(), role, owner.map(Path::to_path_buf), stat, Content::Unread)
-            && is_dir
-            && matches!(role, Role::Hooks | Role::HooksPath)
-        {
+        self.element(path.clone(), role, owner.map(Path::to_path_buf), stat, Content::Unread);
+        if is_dir && matches!(role, Role::Hooks | Role::HooksPath) && self.hook_dirs.insert(path.clone()) {
             self.hook_targets(&path, owner);
         }
     }
@@ -295,7 +300,10 @@ impl<'a> Survey<'a> {
 
     /// Hooks that are symlinks to files which the box could write.
     fn hook_targets(&mut self, dir: &Path, owner: Option<&Path>) {
-        let Ok(entries) = fs::read_dir(dir) else { return };
+        let entries = match fs::read_dir(dir) {
+            Ok(entries) => entries,
+            Err(error) => return self.unreadable(dir, &error),
+        };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let is_link = entry.file_type().is_ok_and(|kind| kind.is_symlink());
@@ -403,22 +411,13 @@ impl<'a> Survey<'a> {
         }
     }
 
-    /// Adds a path that must not change. Returns whether it is a new one below the roots.
-    fn element(
-        &mut self,
-        path: PathBuf,
-        role: Role,
-        owner: Option<PathBuf>,
-        stat: Stat,
-        content: Content,
-    ) -> bool {
+    /// Adds a path that must not change, if it lies below the roots.
+    fn element(&mut self, path: PathBuf, role: Role, owner: Option<PathBuf>, stat: Stat, content: Content) {
         if self.roots.reach(&path)
             && let Entry::Vacant(entry) = self.found.elements.entry(path)
         {
             entry.insert(Element { role, owner, stat, content });
-            return true;
         }
-        false
     }
 
     fn expect(&mut self, path: PathBuf, role: Role, owner: Option<PathBuf>) {

@@ -3,7 +3,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use ringfence_types::{Excess, ResolvedPath, ResolvedPolicy, SandboxCapabilities, SessionId, UnixPath};
+use ringfence_types::{
+    Excess, HostPattern, NetworkPolicy, ResolvedPath, ResolvedPolicy, SandboxCapabilities, SessionId,
+    UnixPath,
+};
 use rustix::fs::OFlags;
 
 use super::lock::SessionLock;
@@ -27,6 +30,8 @@ pub struct SessionWorkspace {
     /// The baseline as resolved when the session started, for a first command that asks for all of it.
     fresh: Mutex<Option<(Instant, Resolution)>>,
     granted: RwLock<Vec<Grant>>,
+    /// Hosts that were approved on their own, and by whom.
+    granted_hosts: RwLock<Vec<(HostPattern, String)>>,
     refusals: Mutex<Refusals>,
     temp: Option<PathBuf>,
     lock: Option<SessionLock>,
@@ -121,6 +126,7 @@ impl SessionWorkspace {
             baseline,
             fresh: Mutex::new(Some((Instant::now(), resolution))),
             granted: RwLock::default(),
+            granted_hosts: RwLock::default(),
             refusals: Mutex::default(),
             temp,
             lock,
@@ -146,12 +152,13 @@ impl SessionWorkspace {
 
     /// What has been approved for the rest of the session, as it was asked for.
     pub fn granted_elevations(&self) -> Vec<SandboxCapabilities> {
-        self.granted
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .iter()
-            .map(|grant| (&grant.policy).into())
-            .collect()
+        let granted = self.granted.read().unwrap_or_else(PoisonError::into_inner);
+        let hosts = self.granted_hosts.read().unwrap_or_else(PoisonError::into_inner);
+        let with_host = |(host, _): &(HostPattern, String)| {
+            let network = NetworkPolicy::AllowHosts { hosts: vec![host.to_string()] };
+            SandboxCapabilities { network, ..SandboxCapabilities::strict() }
+        };
+        granted.iter().map(|grant| (&grant.policy).into()).chain(hosts.iter().map(with_host)).collect()
     }
 
     /// Resolves what a command asks for. Checks that the jail root is the one that the session started with.
@@ -177,14 +184,35 @@ impl SessionWorkspace {
         Ok(resolution)
     }
 
-    /// Who gave the grant that covers a request, if one does. Grants whose paths have changed identity are dropped.
+    /// Who gave the grant that covers a request, if one does: an approved request, or approved hosts where nothing
+    /// else is beyond the baseline. Grants whose paths have changed identity are dropped.
     pub(crate) fn within_grant(&self, request: &ResolvedPolicy) -> Option<String> {
-        if self.granted.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+        if !self.granted.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
+            let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
+            granted.retain(Grant::is_intact);
+            if let Some(grant) = granted.iter().find(|grant| grant.covers(request)) {
+                return Some(grant.by.clone());
+            }
+        }
+        if self.granted_hosts.read().unwrap_or_else(PoisonError::into_inner).is_empty() {
             return None;
         }
-        let mut granted = self.granted.write().unwrap_or_else(PoisonError::into_inner);
-        granted.retain(Grant::is_intact);
-        granted.iter().find(|grant| grant.covers(request)).map(|grant| grant.by.clone())
+        let by = request.beyond(&self.baseline).into_iter().map(|excess| match excess {
+            Excess::Host(host) => self.granted_host(&host),
+            _ => None,
+        });
+        by.collect::<Option<Vec<_>>>()?.into_iter().next()
+    }
+
+    /// Who approved the host on its own.
+    pub(crate) fn granted_host(&self, host: &HostPattern) -> Option<String> {
+        let hosts = self.granted_hosts.read().unwrap_or_else(PoisonError::into_inner);
+        hosts.iter().find(|(granted, _)| granted.covers(host)).map(|(_, by)| by.clone())
+    }
+
+    /// Remembers that a host, and nothing else, was approved for the rest of the session.
+    pub(crate) fn grant_host(&self, host: HostPattern, by: String) {
+        self.granted_hosts.write().unwrap_or_else(PoisonError::into_inner).push((host, by));
     }
 
     /// Remembers an approval for the rest of the session, unless what was approved is no longer there.

@@ -5,7 +5,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use ringfence_gate::protected::{FindingKind, Findings, Found, final_look, search};
-use ringfence_types::{DenialKind, DenialSource, PathKind};
+use ringfence_types::{DenialKind, DenialSource, PathKind, ResolvedPath};
 
 use crate::support::{Place, as_nobody, git, offending, reported, repository, script, settle, write};
 
@@ -508,6 +508,57 @@ fn what_cannot_be_looked_into() {
     for path in ["mine/.git", "new/.git", "shut"] {
         fs::set_permissions(place.path(path), fs::Permissions::from_mode(0o755)).unwrap();
     }
+}
+
+#[test]
+fn hooks_that_can_be_run_and_not_listed() {
+    if rustix::process::geteuid().is_root() {
+        return as_nobody("look::hooks_that_can_be_run_and_not_listed");
+    }
+    let place = Place::repository();
+    fs::remove_dir_all(place.path(".git/hooks")).unwrap();
+    let unlisted = fs::Permissions::from_mode(0o311);
+    let findings = after(&place, |place| {
+        place.git(&["init", "-q", "new"]);
+        place.git(&["init", "-q", "other"]);
+        for hooks in [".git/hooks", "new/.git/hooks"] {
+            script(&place.path(hooks).join("pre-commit"));
+            fs::set_permissions(place.path(hooks), unlisted.clone()).unwrap();
+        }
+    });
+    assert_eq!(offending(&place, &findings), [".git/hooks", "new/.git/hooks"]);
+    // Those that were there before can hide a link into the root.
+    let found = place.search();
+    assert!(found.protected.incomplete.unwrap().contains("hooks"));
+    for hooks in [".git/hooks", "new/.git/hooks"] {
+        fs::set_permissions(place.path(hooks), fs::Permissions::from_mode(0o755)).unwrap();
+    }
+}
+
+#[test]
+fn links_to_git_directories_where_nothing_is_judged() {
+    let plant = |place: &Place| {
+        let store = place.outside.join("tmp/store");
+        for name in ["pointer", "missing", "link"] {
+            fs::create_dir_all(place.path(name)).unwrap();
+        }
+        place.write("pointer/.git", format!("gitdir: {}\n", store.display()));
+        place.write("missing/.git", format!("gitdir: {}\n", place.outside.join("tmp/later").display()));
+        symlink(&store, place.path("link/.git")).unwrap();
+    };
+    let place = || {
+        let place = Place::repository();
+        git(&place.outside, &["init", "-q", "--bare", "tmp/store"]);
+        script(&place.outside.join("tmp/store/hooks/pre-commit"));
+        place
+    };
+    let mut denied = place();
+    // As Ringfence's home is, with the private temp and the caches of other boxes in it.
+    let path = denied.outside.clone();
+    denied.deny.push(ResolvedPath { path, kind: PathKind::Directory, id: None });
+    finds(&denied, &["link/.git", "missing/.git", "pointer/.git"], plant);
+    // What no box writes is the user's own.
+    finds(&place(), &[], plant);
 }
 
 #[test]

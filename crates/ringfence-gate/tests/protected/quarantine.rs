@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -291,6 +292,41 @@ fn a_run_that_goes_on_is_left_alone() {
     assert!(place.path("new/.git/hooks/a").exists());
     drop(pending);
     assert_eq!(fs::read_dir(place.state.join("journals")).unwrap().count(), 0);
+}
+
+/// As `sudo -E` leaves it, with the caller's home and root's files. Only root can make one.
+#[test]
+fn a_note_of_another_user_stops_nobody() {
+    if let Some(place) = crash_site() {
+        assert!(recover(&place.state).unwrap().is_empty());
+        // The control: what is one's own and can't be read is no note that is left to somebody else.
+        let own = place.state.join("journals/run-4000000-1.json");
+        write(&own, "{}");
+        fs::set_permissions(&own, fs::Permissions::from_mode(0o000)).unwrap();
+        assert!(recover(&place.state).is_err());
+        std::process::exit(77);
+    }
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let place = Place::new();
+    let nobody = 65534;
+    let note = place.state.join("journals/run-4000000-0.json");
+    write(&note, "{}");
+    fs::set_permissions(&note, fs::Permissions::from_mode(0o600)).unwrap();
+    for dir in [place.root.parent().unwrap(), &place.state, &place.state.join("journals")] {
+        std::os::unix::fs::chown(dir, Some(nobody), Some(nobody)).unwrap();
+    }
+    let output = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "quarantine::a_note_of_another_user_stops_nobody", "--nocapture"])
+        .env("CRASH_IN", place.root.parent().unwrap())
+        .current_dir("/")
+        .uid(nobody)
+        .gid(nobody)
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(77), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(note.exists());
 }
 
 #[test]

@@ -200,6 +200,25 @@ fn hooks_that_the_users_own_configuration_names() {
 }
 
 #[test]
+fn hooks_outside_that_lead_into_a_root() {
+    let mut place = Place::repository();
+    for name in ["pre-commit", "pre-push", "own"] {
+        script(&place.path("packages/app/scripts").join(name));
+    }
+    symlink("../../packages/app/scripts/pre-commit", place.path(".git/hooks/pre-commit")).unwrap();
+    // The same of the hooks that the user has for all repositories.
+    let hooks = place.outside.join("hooks");
+    fs::create_dir(&hooks).unwrap();
+    symlink(place.path("packages/app/scripts/pre-push"), hooks.join("pre-push")).unwrap();
+    let user = place.outside.join("gitconfig");
+    write(&user, format!("[core]\n\thooksPath = {}\n", hooks.display()));
+    place.settings.user = UserGit { files: vec![user], home: None };
+    let found = place.search_in(&[place.path("packages/app")]);
+    let read_only = relative(&place, &found.protected.read_only);
+    assert_eq!(read_only, ["packages/app/scripts/pre-commit", "packages/app/scripts/pre-push"]);
+}
+
+#[test]
 fn the_users_own_configuration_in_a_root() {
     let mut place = Place::new();
     place.write("dotfiles/gitconfig", "[include]\n\tpath = ../more\n");
@@ -293,6 +312,17 @@ fn hooks_that_are_the_root_itself_are_reported() {
     let found = place.search();
     assert_eq!(relative(&place, &found.protected.read_only), [".git/config", ".git/hooks"]);
     assert!(found.protected.incomplete.unwrap().contains("holds a writable root"));
+}
+
+/// The index that says what is tracked is written by the box.
+#[test]
+fn what_the_next_run_obeys_is_held_though_git_tracks_it() {
+    let place = Place::repository();
+    for name in [".ringfence.toml", ".ringfence/x", ".envrc"] {
+        place.write(name, "");
+    }
+    place.git(&["add", "."]);
+    protects(&place, &[".git/config", ".git/hooks", ".ringfence", ".ringfence.toml"], &[".git"]);
 }
 
 #[test]

@@ -59,6 +59,8 @@ pub(super) fn run(
     rustix::process::setsid().on(Step::Init, "session")?;
     let signals = sys::block_all_signals().at(Step::Init)?;
     let ignores_children = sys::keep_ended_children();
+    // It bears on what is executed alone, and the target inherits it.
+    clear_bounding_set().on(Step::Init, "bounding set")?;
     let ready = eventfd(0, EventfdFlags::CLOEXEC).on(Step::Init, "target")?;
     let become_target = |socket: OwnedFd, reporter: &mut Reporter| {
         rustix::process::umask(umask);
@@ -201,6 +203,19 @@ fn idmap(identity: Identity, gate: Option<OwnedFd>, reporter: &mut Reporter) -> 
         detail.push_str(&format!("; {extra} supplementary groups of the caller remain"));
     }
     reporter.layer(LayerName::UserNs, status, detail);
+    Ok(())
+}
+
+/// Empties the bounding set (capabilities(7)) of this thread, which must still have `CAP_SETPCAP`.
+fn clear_bounding_set() -> Result<(), Errno> {
+    for bit in 0..u64::BITS {
+        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
+            Ok(()) => {}
+            // The first one that the kernel doesn't know.
+            Err(Errno::INVAL) => break,
+            Err(error) => return Err(error),
+        }
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@ use landlock::{
     ABI, Access as _, AccessFs, CompatLevel, Compatible, PathBeneath, Ruleset, RulesetAttr,
     RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
+use ringfence_plan::LinuxPlan;
 use ringfence_plan::linux::{LandlockAccess, LandlockPlan, MountOp, seccomp};
 use ringfence_types::{LayerName, LayerReport, LayerStatus, Step, UnixPath};
 use rustix::fs::{Access, FileType, Mode, OFlags};
@@ -33,7 +34,6 @@ pub(super) fn run(
 ) -> StepResult<Infallible> {
     // The change of roots takes along who stands in the old one.
     rustix::process::chdir("/").at(Step::Init)?;
-    gain_nothing()?;
     let request = message::receive_request(socket).on(Step::Init, "the plan")?;
     let Some((request, streams, _)) = request else { sys::exit_now(0) };
     let request = &request;
@@ -65,6 +65,7 @@ pub(super) fn run(
     check_required(request, reporter)?;
     await_init(ready)?;
     sys::default_sigpipe();
+    sys::restore_file_size_signal();
     sys::set_signal_mask(request.signal_mask).at(Step::Exec)?;
     reporter.send_layers();
     Err(exec(request))
@@ -156,23 +157,9 @@ fn rlimits_report(core_ceiling: u64, set: &[String]) -> (LayerStatus, String) {
     }
 }
 
-/// no_new_privs and an empty bounding set, which bear on the program that is executed. They take as many calls as all
-/// the rest, and need no plan.
-fn gain_nothing() -> StepResult<()> {
-    rustix::thread::set_no_new_privs(true).on(Step::Caps, "no_new_privs")?;
-    for bit in 0..u64::BITS {
-        match rustix::thread::remove_capability_from_bounding_set(CapabilitySet::from_bits_retain(1 << bit)) {
-            Ok(()) => {}
-            // The first one that the kernel doesn't know.
-            Err(Errno::INVAL) => break,
-            Err(error) => return Err(error).on(Step::Caps, "bounding set"),
-        }
-    }
-    Ok(())
-}
-
-/// The ambient set and all others, and the identity.
+/// no_new_privs, the ambient set and all others, and the identity. The bounding set is PID 1's, which is empty.
 fn drop_capabilities(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
+    rustix::thread::set_no_new_privs(true).on(Step::Caps, "no_new_privs")?;
     rustix::thread::clear_ambient_capability_set().on(Step::Caps, "ambient set")?;
     let identity = request.plan.identity;
     switch_identity(identity).on(Step::Caps, "identity")?;
@@ -330,27 +317,32 @@ fn restrict_calls(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
         _ => "",
     };
     reporter.layer(LayerName::Seccomp, LayerStatus::Enforced, format!("{rows} rows{nested}{i386}"));
-    let (status, detail) = match request.plan.socket_gate {
-        seccomp::SocketGate::UnixOnly => (LayerStatus::Enforced, "Unix sockets only"),
-        seccomp::SocketGate::LoopbackOnly => (LayerStatus::Enforced, "the box's own loopback"),
-        seccomp::SocketGate::ProxyRouted => (LayerStatus::Enforced, "the box's own loopback, and its proxy"),
-        seccomp::SocketGate::Unrestricted => (LayerStatus::NotRequested, "all of the host's network"),
-    };
-    let is_masked = |op: &MountOp| matches!(op, MountOp::Mask { may_be_gone: true, .. });
-    let masked = request.plan.mounts.iter().filter(|op| is_masked(op)).count();
-    // Until Landlock has a right for it (ABI 9), a pathname socket that the host binds later can be reached.
-    let (status, masks) = match (status, masked) {
-        (LayerStatus::Enforced, 1..) => {
-            (LayerStatus::Partial, format!("; {masked} host sockets only masked"))
-        }
-        _ => (status, String::new()),
-    };
-    let later = match status {
-        LayerStatus::NotRequested => "",
-        _ => "; host sockets that are bound later in a visible folder can be reached",
-    };
-    reporter.layer(LayerName::SocketGate, status, format!("{detail}{masks}{later}"));
+    let (status, detail) = socket_gate(&request.plan);
+    reporter.layer(LayerName::SocketGate, status, detail);
     Ok(())
+}
+
+/// How far the host's sockets are out of reach. Until Landlock has a right for it (ABI 9), those in folders that show can
+/// only be masked, and one that is bound later can't.
+fn socket_gate(plan: &LinuxPlan) -> (LayerStatus, String) {
+    let gate = match plan.socket_gate {
+        seccomp::SocketGate::UnixOnly => "Unix sockets only",
+        seccomp::SocketGate::LoopbackOnly => "the box's own loopback",
+        seccomp::SocketGate::ProxyRouted => "the box's own loopback, and its proxy",
+        seccomp::SocketGate::Unrestricted => {
+            return (LayerStatus::NotRequested, "all of the host's network".to_owned());
+        }
+    };
+    if plan.landlock.as_ref().is_some_and(|landlock| landlock.abi >= 9 && landlock.rules.is_some()) {
+        return (LayerStatus::Enforced, gate.to_owned());
+    }
+    let is_masked = |op: &&MountOp| matches!(op, MountOp::Mask { may_be_gone: true, .. });
+    let masks = match plan.mounts.iter().filter(is_masked).count() {
+        0 => String::new(),
+        masked => format!("; {masked} host sockets only masked"),
+    };
+    let later = "host sockets that are bound later in a visible folder can be reached";
+    (LayerStatus::Partial, format!("{gate}{masks}; {later}"))
 }
 
 /// The last moment at which a missing layer can keep the program from starting.

@@ -17,7 +17,8 @@ pub(crate) use mount::{MountAttr, set_mount_attributes};
 pub(crate) use net::{loopback_up, network_namespace, unsent_bytes};
 pub(crate) use process::{
     block_all_signals, clear_arguments_and_environment, close_all_but, close_on_exec_above, default_sigpipe,
-    drain_signals, exit_now, ignore_ended_children, keep_ended_children, kill_all, set_signal_mask,
+    drain_signals, exit_now, ignore_ended_children, keep_ended_children, kill_all, restore_file_size_signal,
+    set_signal_mask,
 };
 use rustix::io::Errno;
 pub(crate) use signal::{
@@ -25,6 +26,7 @@ pub(crate) use signal::{
     signal_this_thread, unblock_signals,
 };
 
+pub use process::ignore_file_size_signal;
 pub use start::stdout_was_closed;
 
 /// Turns a libc-style return value into a result.

@@ -1,6 +1,7 @@
 use std::ffi::CStr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
@@ -70,6 +71,27 @@ pub(crate) fn set_signal_mask(mask: u64) -> Result<u64, Errno> {
 pub(crate) fn default_sigpipe() {
     // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced.
     unsafe { libc::signal(libc::SIGPIPE, libc::SIG_DFL) };
+}
+
+/// Whether [`ignore_file_size_signal`] changed what SIGXFSZ does. The box, a copy of the process, has it too.
+static SIGXFSZ_ENDED: AtomicBool = AtomicBool::new(false);
+
+/// Ignores SIGXFSZ: a write beyond the limit of file sizes (`RLIMIT_FSIZE`, setrlimit(2)) then fails with EFBIG, which
+/// can be reported, and no longer ends the process. The program in the box has the caller's disposition.
+///
+/// For the start of a process that is all the caller's own, as a command line's is.
+pub fn ignore_file_size_signal() {
+    // SAFETY: SIG_IGN is a valid disposition, and no handler of ours is replaced.
+    let before = unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+    SIGXFSZ_ENDED.store(before == libc::SIG_DFL, Ordering::Relaxed);
+}
+
+/// Undoes [`ignore_file_size_signal`].
+pub(crate) fn restore_file_size_signal() {
+    if SIGXFSZ_ENDED.load(Ordering::Relaxed) {
+        // SAFETY: SIG_DFL is a valid disposition, and no handler of ours is replaced.
+        unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_DFL) };
+    }
 }
 
 /// Makes ended children wait to be asked after, whatever the caller's disposition of SIGCHLD is: one that ignores it would

@@ -5,6 +5,7 @@
 //! data then look at one normalised command each. See `docs/guide/command-policy.md`.
 
 mod config;
+mod definitions;
 mod fold;
 mod hook;
 mod input;

@@ -222,7 +222,7 @@ pub(super) enum Operands {
 
 include!("hash.rs");
 
-/// Names and what belongs to each, as the build script writes them.
+/// Programs and what belongs to each, as the build script writes them.
 #[derive(Debug)]
 pub(super) struct Table {
     /// By hash: the entry's number, counted from 1; 0 is free. As many as a power of two.
@@ -231,59 +231,96 @@ pub(super) struct Table {
     names: &'static str,
     /// All that belongs to them, likewise.
     ids: &'static [u16],
-    /// Where the name and the ids of each entry end.
-    ends: &'static [(u16, u16)],
+    /// Where the name of each entry ends, and its rules, wrappers, writers and texts.
+    ends: &'static [(u16, [u16; 4])],
+}
+
+/// What belongs to a program: indices into [`RULES`], [`WRAPPERS`], [`WRITERS`] and [`TEXTS`].
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Program {
+    pub(super) rules: &'static [u16],
+    pub(super) wrappers: &'static [u16],
+    pub(super) writers: &'static [u16],
+    pub(super) texts: &'static [u16],
 }
 
 impl Table {
-    /// What belongs to a name.
-    pub(super) fn lookup(&self, name: &[u8]) -> &'static [u16] {
+    /// What belongs to a program; most are not in the table.
+    pub(super) fn lookup(&self, name: &[u8]) -> Program {
         let mask = self.slots.len() - 1;
         let mut at = hash(name) as usize & mask;
         loop {
-            let Some(entry) = usize::from(self.slots[at]).checked_sub(1) else { return &[] };
-            let (name_end, ids_end) = self.end(entry);
-            let (name_start, ids_start) = entry.checked_sub(1).map_or((0, 0), |before| self.end(before));
-            if &self.names.as_bytes()[name_start..name_end] == name {
-                return &self.ids[ids_start..ids_end];
+            let Some(entry) = usize::from(self.slots[at]).checked_sub(1) else { return Program::default() };
+            let (name_end, ends) = self.ends[entry];
+            let (name_start, before) = match entry.checked_sub(1) {
+                Some(before) => (self.ends[before].0, self.ends[before].1[3]),
+                None => (0, 0),
+            };
+            if &self.names.as_bytes()[usize::from(name_start)..usize::from(name_end)] == name {
+                let ids = |start: u16, end: u16| &self.ids[usize::from(start)..usize::from(end)];
+                return Program {
+                    rules: ids(before, ends[0]),
+                    wrappers: ids(ends[0], ends[1]),
+                    writers: ids(ends[1], ends[2]),
+                    texts: ids(ends[2], ends[3]),
+                };
             }
             at = (at + 1) & mask;
         }
-    }
-
-    fn end(&self, entry: usize) -> (usize, usize) {
-        let (name, ids) = self.ends[entry];
-        (usize::from(name), usize::from(ids))
     }
 }
 
 type Dfa = DFA<Vec<u32>>;
 
-/// A table of states per pattern: no cache that a hostile text could exhaust, and one step for each byte.
-static COMPILED: LazyLock<Box<[OnceLock<Option<Dfa>>]>> =
+/// A pattern, and what a glance at a text rules out.
+struct Compiled {
+    /// A table of states: no cache that a hostile text could exhaust, and one step for each byte.
+    dfa: Dfa,
+    /// Length of the shortest text that matches.
+    least: usize,
+    /// The bytes that a text which matches can begin with.
+    first: [bool; 256],
+}
+
+static COMPILED: LazyLock<Box<[OnceLock<Option<Compiled>>]>> =
     LazyLock::new(|| PATTERNS.iter().map(|_| OnceLock::new()).collect());
 
-fn compile(pattern: &str) -> Option<Dfa> {
-    Builder::new()
-        .syntax(syntax::Config::new().utf8(false))
+fn compile(pattern: &str) -> Option<Compiled> {
+    let bytes = syntax::Config::new().utf8(false);
+    let least = syntax::parse_with(pattern, &bytes).ok()?.properties().minimum_len()?;
+    let dfa = Builder::new()
+        .syntax(bytes)
         .thompson(thompson::Config::new().utf8(false))
         .configure(Config::new().dfa_size_limit(Some(4 << 20)))
         .build(pattern)
-        .ok()
+        .ok()?;
+    let start = dfa.start_state_forward(&Input::new(b"")).ok()?;
+    let mut first = [false; 256];
+    for byte in 0..=u8::MAX {
+        first[usize::from(byte)] = !dfa.is_dead_state(dfa.next_state(start, byte));
+    }
+    Some(Compiled { dfa, least, first })
+}
+
+/// The pattern, compiled when it is first needed.
+fn compiled(pattern: usize) -> Option<&'static Compiled> {
+    COMPILED[pattern].get_or_init(|| compile(PATTERNS[pattern])).as_ref()
 }
 
 /// Whether a pattern matches. One that can't be compiled matches everything; a test shows that there is none.
 pub(super) fn matches(pattern: usize, text: &[u8]) -> bool {
-    let Some(dfa) = COMPILED[pattern].get_or_init(|| compile(PATTERNS[pattern])) else { return true };
+    let Some(Compiled { dfa, least, first }) = compiled(pattern) else { return true };
+    if text.len() < *least || text.first().is_some_and(|&byte| !first[usize::from(byte)]) {
+        return false;
+    }
     let input = Input::new(text).anchored(Anchored::No).earliest(true);
     dfa.try_search_fwd(&input).map_or(true, |found| found.is_some())
 }
 
 /// Where the text goes on behind a pattern that it starts with.
 pub(super) fn prefix(pattern: usize, text: &[u8]) -> Option<usize> {
-    let dfa = COMPILED[pattern].get_or_init(|| compile(PATTERNS[pattern])).as_ref()?;
     let input = Input::new(text).anchored(Anchored::Yes);
-    dfa.try_search_fwd(&input).ok().flatten().map(|found| found.offset())
+    compiled(pattern)?.dfa.try_search_fwd(&input).ok().flatten().map(|found| found.offset())
 }
 
 /// All curated rules, in the order of the documentation.
@@ -294,6 +331,25 @@ pub fn curated() -> &'static [Rule] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_glance_rules_out_nothing_that_matches() {
+        for (pattern, text, expected) in [
+            ("(?-u)^(?:/|/etc)$", "/", true),
+            ("(?-u)^(?:/|/etc)$", "x/", false),
+            ("(?-u)b+c", "abbc", true),
+            ("(?i-u)^A", "aB", true),
+            ("(?-u)^(?:a?)$", "", true),
+            ("(?-u)^", "x", true),
+            ("(?-u)\\bx", " x", true),
+        ] {
+            let Compiled { dfa, least, first } = compile(pattern).unwrap();
+            let found = dfa.try_search_fwd(&Input::new(text)).unwrap().is_some();
+            let glance =
+                text.len() >= least && text.bytes().next().is_none_or(|byte| first[usize::from(byte)]);
+            assert_eq!((found, found && glance), (expected, expected), "{pattern} {text}");
+        }
+    }
 
     #[test]
     fn every_pattern_compiles() {

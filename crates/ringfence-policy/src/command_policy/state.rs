@@ -5,8 +5,9 @@ use std::cell::OnceCell;
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 
+pub(super) use super::definitions::{Called, Definitions};
 use super::path;
-use super::rules::{self, BY_PROGRAM, Condition, Kind, RULES, Rule, Shell};
+use super::rules::{self, Condition, Kind, PROGRAMS, Program, RULES, Rule, Shell};
 use super::verdict::View;
 use super::word::{LITERAL_TILDE, UNKNOWN, Word};
 
@@ -45,6 +46,13 @@ pub(super) struct Upstream {
     pub(super) names: Vec<Vec<u8>>,
     /// Whether a shell that reads its commands from somewhere writes it.
     pub(super) shell: bool,
+}
+
+impl Upstream {
+    /// Whether nothing is known of it.
+    pub(super) fn is_nothing(&self) -> bool {
+        self.output.is_none() && !self.downloads && !self.unseen && self.names.is_empty() && !self.shell
+    }
 }
 
 /// A text to be read.
@@ -88,56 +96,6 @@ pub struct ViewLine {
     pub rules: Vec<&'static str>,
 }
 
-/// Functions and aliases by name, with the text that runs in their place.
-#[derive(Debug, Default)]
-pub(super) struct Definitions {
-    texts: BTreeMap<Vec<u8>, (Vec<u8>, bool)>,
-    calls: usize,
-}
-
-impl Definitions {
-    const TEXT_LIMIT: usize = 4096;
-    const COUNT_LIMIT: usize = 64;
-
-    pub(super) fn define(&mut self, name: &[u8], text: &[u8], alias: bool) {
-        if text.len() <= Self::TEXT_LIMIT && self.texts.len() < Self::COUNT_LIMIT && !name.is_empty() {
-            self.texts.insert(name.to_vec(), (text.to_vec(), alias));
-        }
-    }
-
-    /// The text that a call runs, and whether it is an alias.
-    pub(super) fn call(&mut self, name: &[u8]) -> Called {
-        let Some(found) = self.texts.get(name) else { return Called::Nothing };
-        if self.calls >= Self::COUNT_LIMIT {
-            return Called::TooOften;
-        }
-        self.calls += 1;
-        Called::Text(found.0.clone(), found.1)
-    }
-
-    /// The name that an alias of PowerShell stands for.
-    pub(super) fn alias(&self, name: &[u8]) -> Option<Vec<u8>> {
-        self.texts.get(name).map(|(text, _)| text.clone())
-    }
-
-    pub(super) fn has(&self, name: &[u8]) -> bool {
-        self.texts.contains_key(name)
-    }
-
-    /// A text of its own doesn't see them.
-    pub(super) fn forget(&mut self) {
-        self.texts.clear();
-    }
-}
-
-/// What a name stands for.
-pub(super) enum Called {
-    Nothing,
-    Text(Vec<u8>, bool),
-    /// Only so many calls are followed: the definition has been read already, what is new are the arguments.
-    TooOften,
-}
-
 /// Names of custom rules are looked for in these.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
@@ -149,6 +107,9 @@ pub(super) struct Lines {
 pub(super) struct Scan {
     pub(super) found: Vec<(&'static Rule, View)>,
     pub(super) queue: VecDeque<Job>,
+    /// Standard input that nothing is known of, and parameters of which there are none.
+    pub(super) nothing: Rc<Upstream>,
+    pub(super) no_parameters: Rc<Vec<Vec<u8>>>,
     pub(super) variables: Rc<Variables>,
     pub(super) cwd: Option<Vec<u8>>,
     pub(super) lines: Lines,
@@ -289,8 +250,13 @@ impl Scan {
         }
     }
 
+    /// Whether any file has been fetched.
+    pub(super) fn has_fetched(&self) -> bool {
+        !self.fetched.is_empty()
+    }
+
     pub(super) fn is_downloaded(&self, path: &[u8]) -> bool {
-        !self.fetched.is_empty() && self.fetched.contains(&file_name(path))
+        self.has_fetched() && self.fetched.contains(&file_name(path))
     }
 
     /// Accounts for values that are put in. A text whose variables hold each other grows without bound.
@@ -367,9 +333,14 @@ impl Scan {
 
     /// Asks the rules of a program about its arguments.
     pub(super) fn check(&mut self, name: &[u8], args: &[Word<'_>], place: Place) {
+        self.check_known(PROGRAMS.lookup(name), name, args, place);
+    }
+
+    /// The same for a program that has been looked up.
+    pub(super) fn check_known(&mut self, program: Program, name: &[u8], args: &[Word<'_>], place: Place) {
         let mut matched = Vec::new();
         let line = OnceCell::new();
-        for &id in BY_PROGRAM.lookup(name) {
+        for &id in program.rules {
             let rule = &RULES[usize::from(id)];
             if rule.dialects.holds(place.shell) && self.holds(rule, args, &line) {
                 matched.push(rule.name);
@@ -401,10 +372,11 @@ impl Scan {
         let hit = |text: &[u8]| {
             rules::matches(pattern, text) && !except.is_some_and(|except| rules::matches(except, text))
         };
-        let end = args.iter().position(|word| word.is("--")).unwrap_or(args.len());
+        // Where the options end.
+        let end = || args.iter().position(|word| word.is("--")).unwrap_or(args.len());
         match kind {
             Kind::Option => {
-                args[..end].iter().any(|word| {
+                args[..end()].iter().any(|word| {
                     word.text.len() > 1
                         && word.text[0] == b'-'
                         && match memchr::memchr(UNKNOWN, &word.text) {
@@ -420,11 +392,11 @@ impl Scan {
                 })
             }
             Kind::Argument => args.iter().any(|word| hit(&word.text)),
-            Kind::Last => operands(args, end)
+            Kind::Last => operands(args, end())
                 .last()
                 .is_some_and(|word| hit(&path::unix(&word.text, self.cwd.as_deref()))),
-            Kind::First => operands(args, end).next().is_some_and(|word| hit(&word.text)),
-            Kind::Path => operands(args, end).any(|word| {
+            Kind::First => operands(args, end()).next().is_some_and(|word| hit(&word.text)),
+            Kind::Path => operands(args, end()).any(|word| {
                 if word.has(LITERAL_TILDE) && word.text.first() == Some(&b'~') {
                     return false;
                 }

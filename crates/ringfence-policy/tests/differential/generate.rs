@@ -157,8 +157,14 @@ pub(crate) fn command() -> impl Strategy<Value = String> {
 
 /// `§` is a script, `%` the same in single quotes, `%%` that in single quotes again.
 fn put(form: &str, script: &str) -> String {
+    // A here-document ends at the first line that says so, be it meant for another one.
+    let lines = |text: &str, line: &str| text.lines().any(|own| own.trim_start_matches('\t') == line);
+    if ["A", "B", "E", "T"].iter().any(|end| lines(form, end) && lines(script, end)) {
+        return script.to_owned();
+    }
     let quoted = single(script);
     let twice = single(&quoted);
+    let grouped = format!("{{ {script}\n}}");
     let marks = ["%%", "%", "§"];
     let mut out = String::new();
     let mut rest = form;
@@ -166,12 +172,14 @@ fn put(form: &str, script: &str) -> String {
         out.push_str(&rest[..at]);
         rest = &rest[at..];
         let mark = marks.iter().find(|mark| rest.starts_with(**mark)).expect("one of them");
+        rest = &rest[mark.len()..];
         out.push_str(match *mark {
             "%%" => &twice,
             "%" => &quoted,
+            // A here-document's last line stands alone.
+            _ if script.contains("<<") && !rest.is_empty() && !rest.starts_with('\n') => &grouped,
             _ => script,
         });
-        rest = &rest[mark.len()..];
     }
     out + rest
 }
@@ -210,7 +218,7 @@ const FORMS: [&str; 44] = [
     "bash -c %",
     "sh -ec %",
     "bash <<'E'\n§\nE",
-    "bash <<-\\E\n§\n\tE",
+    "bash <<-\\T\n§\n\tT",
     "bash <<< %",
     "x=$( §\n)",
     ": \"$( §\n)\"",
@@ -221,7 +229,7 @@ const FORMS: [&str; 44] = [
     "[[ a == a && ( b < c ) ]] && §",
     "(( 1 < 2 )) && §",
     "a=(1 'b c' \"$v\"); §",
-    ": <<A; : <<'B'; §\n$v ' \"\nA\n$(gone) `gone`\nB",
+    ": <<A; : <<'B'; x=$( §\n)\n$v ' \"\nA\n$(gone) `gone`\nB",
 ];
 
 fn composed() -> impl Strategy<Value = String> {

@@ -40,7 +40,7 @@ fn plain_name(command: Node<'_>, script: &str) -> Option<String> {
     let last = text.rsplit('/').next().unwrap_or(text);
     let last = last.strip_suffix(".exe").unwrap_or(last);
     // The grammar takes some reserved words for programs. `./init` is not asked about: it is one of the workspace.
-    const RESERVED: [&str; 8] = ["coproc", "time", "do", "done", "then", "fi", "esac", "else"];
+    const RESERVED: [&str; 9] = ["coproc", "time", "do", "done", "then", "fi", "esac", "elif", "else"];
     let named = plain && !RESERVED.contains(&text) && !text.starts_with("./");
     named.then(|| last.to_ascii_lowercase())
 }

@@ -48,9 +48,10 @@ impl ConfigError {
                 Some("`ringfence config check` lists every problem".into())
             }
             Self::Invalid { problems, .. } => problems.first().and_then(Problem::hint),
-            Self::UnknownProfile { nearest, .. } => {
-                nearest.as_ref().map(|name| format!("did you mean `{name}`?"))
-            }
+            Self::UnknownProfile { nearest: Some(nearest), .. } => Some(format!("did you mean `{nearest}`?")),
+            Self::UnknownProfile { name, .. } => Some(format!(
+                "name one of these, auto or none, or write [profile.{name}] into the configuration"
+            )),
             Self::ProfileCycle(_) => Some("remove one `extends` of the cycle".into()),
             Self::NoDriver => Some("run it on Linux".into()),
             Self::Gate(_) => Some("set RINGFENCE_HOME to a directory of your own".into()),

@@ -19,7 +19,12 @@ pub(super) fn read(survey: &mut Survey<'_>) {
     let root = root(survey);
     if let Some(Setting { value, trust, source }) = setting(survey, root.as_deref(), "GOPROXY") {
         // A proxy is asked after the one before it has failed.
-        for entry in value.split([',', '|']).map(str::trim) {
+        let entries = || value.split([',', '|']).map(str::trim);
+        if entries().next() == Some("direct") {
+            survey
+                .gap("Go fetches modules from their own hosts (GOPROXY=direct): name these by --allow-host");
+        }
+        for entry in entries() {
             survey.add("go", url::target(entry), trust, source.clone());
         }
     }
@@ -47,8 +52,12 @@ pub(super) fn read(survey: &mut Survey<'_>) {
     survey.pass(&["GOSUMDB", "GOPRIVATE", "GONOPROXY", "GONOSUMDB", "GOINSECURE"]);
     if let Some(proxies) = survey.variable("GOPROXY") {
         // Each entry is a URL of its own, with a login of its own.
-        let clean: Vec<String> = proxies.split(',').filter_map(url::without_login).collect();
-        survey.tell("GOPROXY", &clean.join(","));
+        let clean = proxies.split_inclusive([',', '|']).filter_map(|entry| {
+            let url = entry.trim_end_matches([',', '|']);
+            Some(url::without_login(url)? + &entry[url.len()..])
+        });
+        let clean: String = clean.collect();
+        survey.tell("GOPROXY", &clean);
     }
 }
 

@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 
 use super::*;
@@ -213,6 +214,21 @@ fn variables_beat_files_and_reach_the_tool_without_their_logins() {
     assert_eq!(granted(&packages), ["a.test:443"]);
     assert_eq!(env(&packages), [("GOSUMDB", "off"), ("GOPROXY", "https://a.test/,direct")]);
 
+    let proxies = "https://u:secret@a.test|https://b.test,off";
+    let packages = Machine::new().go().var("GOPROXY", proxies).var("GOSUMDB", "off").find("go");
+    assert_eq!(granted(&packages), ["a.test:443", "b.test:443"]);
+    assert_eq!(env(&packages)[1], ("GOPROXY", "https://a.test/|https://b.test,off"));
+    for (proxies, gaps) in [("off", 0), ("direct", 1)] {
+        let packages = Machine::new().go().var("GOPROXY", proxies).var("GOSUMDB", "off").find("go");
+        assert_eq!(
+            (granted(&packages), packages.gaps.len()),
+            (vec![], gaps),
+            "{proxies}: {:?}",
+            packages.gaps
+        );
+        assert_eq!(env(&packages)[1], ("GOPROXY", proxies));
+    }
+
     let packages =
         Machine::new().cargo().var("CARGO_REGISTRIES_OWN_INDEX", "sparse+https://a.test/").find("rust");
     assert_eq!(granted(&packages)[0], "a.test:443");
@@ -388,4 +404,46 @@ fn mavens_mirrors_take_the_place_of_its_default() {
     );
     assert_eq!(project.gaps.len(), 1, "the default is still not known");
     assert!(Machine::new().file("work/pom.xml", "<a>").find("java").gaps[0].contains("valid XML"));
+}
+
+#[test]
+fn mavens_default_stands_in_its_own_library() {
+    let maven = |name: &str, compression| {
+        let machine =
+            Machine::new().file("maven/bin/mvn", "").file("maven/lib/maven-model-3.jar", "no archive");
+        symlink("../maven/bin/mvn", machine.path("bin/mvn")).unwrap();
+        let library = fs::File::create(machine.path("maven/lib/maven-model-builder-3.jar")).unwrap();
+        let mut archive = zip::ZipWriter::new(library);
+        let options = zip::write::SimpleFileOptions::default().compression_method(compression);
+        archive.start_file(name, options).unwrap();
+        let text = "<project><repositories><repository><url>https://mvn.default.test/2</url></repository></repositories>\
+            <pluginRepositories><pluginRepository><url>https://plugins.default.test/</url></pluginRepository>\
+            </pluginRepositories></project>";
+        archive.write_all(text.as_bytes()).unwrap();
+        archive.finish().unwrap();
+        machine
+    };
+    let name = "org/apache/maven/model/pom-4.0.0.xml";
+    for compression in [zip::CompressionMethod::Stored, zip::CompressionMethod::Deflated] {
+        let packages = maven(name, compression).find("java");
+        assert_eq!(granted(&packages), ["mvn.default.test:443", "plugins.default.test:443"]);
+        assert!(packages.gaps.is_empty(), "{:?}", packages.gaps);
+    }
+    let missing = maven("other.xml", zip::CompressionMethod::Stored).find("java");
+    assert_eq!((granted(&missing), missing.gaps.len()), (vec![], 1));
+    // With a mirror nobody asks the default.
+    let mirror = "<settings><mirrors><mirror><mirrorOf>central</mirrorOf><url>https://m.test</url></mirror></mirrors></settings>";
+    let mirrored =
+        maven(name, zip::CompressionMethod::Stored).file("home/.m2/settings.xml", mirror).find("java");
+    assert_eq!(granted(&mirrored), ["m.test:443"]);
+}
+
+#[test]
+fn what_a_gradle_wrapper_wants_is_listed() {
+    let text = "# x\ndistributionBase=GRADLE_USER_HOME\ndistributionUrl=https\\://gradle.test/distributions/gradle-8-bin.zip\n";
+    let packages = Machine::new()
+        .file("work/gradlew", "")
+        .file("work/gradle/wrapper/gradle-wrapper.properties", text)
+        .find("java");
+    assert_eq!((granted(&packages), wanted(&packages)), (vec![], vec!["gradle.test:443".to_owned()]));
 }

@@ -13,6 +13,7 @@ use ringfence_gate::{
     ApprovalGate, ApprovedRun, DriverError, DriverOutput, Gate, OsSandboxDriverTrait, SessionStart,
 };
 use ringfence_plan::{HostFacts, LaunchPlan, OsSandboxProfile};
+use ringfence_policy::command_policy::Verdict;
 use ringfence_policy::{HookChain, PolicyConfig, RateLimitHook, SandboxBeforeHook};
 use ringfence_types::{
     EnvVar, LayerName, LayerStatus, ResolvedPolicy, SandboxCommand, SandboxOutput, SessionId,
@@ -155,6 +156,12 @@ impl WorkspaceSandbox {
     pub fn policy_problems(&self) -> Vec<String> {
         let problems = self.inner.hooks.command_policy().problems();
         problems.iter().map(|(rule, reason)| format!("custom rule `{rule}` left out: {reason}")).collect()
+    }
+
+    /// What the command policy says of a command, before anything of it is run. Variables of the sandbox's
+    /// configuration are not looked at, those of the command are.
+    pub fn policy_verdict(&self, command: &SandboxCommand) -> Verdict {
+        self.inner.hooks.command_policy().evaluate(command)
     }
 
     /// Ends a session: its grants, its private temp and its rate windows are gone, its workspace stays.

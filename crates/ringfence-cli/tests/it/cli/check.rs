@@ -37,6 +37,25 @@ fn a_verdict_has_an_exit_status_and_says_what_to_do() {
 }
 
 #[test]
+fn a_script_as_one_word_is_a_name_and_that_is_said() {
+    assert_snapshot!(ringfence(&["check", "--", "rm -rf /"]), @"
+    exit: 0
+    --- stdout
+    allow
+    --- stderr
+    ringfence: `rm -rf /` is one word, the name of a program
+    hint: a script is read after `ringfence check -- sh -c`, or with `ringfence check --stdin-file FILE`
+    ");
+    assert_snapshot!(ringfence(&["check", "rm", "-rf", "/"]), @"
+    exit: 2
+    --- stdout
+    --- stderr
+    ringfence: unexpected argument `rm`
+    hint: put `--` before the program: `ringfence check -- PROGRAM [ARG]...`; see `ringfence check --help`
+    ");
+}
+
+#[test]
 fn json_has_the_shape_of_the_contract() {
     let fixture = fixture();
     let value = fixture.ringfence(["check", "--json", "--", "rm", "-rf", "/"]).finish().code_is(20).json();
@@ -130,6 +149,22 @@ fn a_script_on_our_own_standard_input_is_read() {
     run("$RINGFENCE run -- sh -c cat <bad.sh >/dev/null").code_is(0);
     // Of a pipe nothing is known: it runs, and is recorded.
     assert_eq!(run("echo 'echo ran' | $RINGFENCE run -- sh").code_is(0).out(), "ran\n");
+}
+
+#[test]
+fn what_is_recorded_is_said_once_for_each_rule() {
+    let fixture = fixture();
+    needs!(fixture.binaries(); "landlock");
+    let line = "ringfence: warning of the command policy, rule power-off: stops the machine\n";
+    // Nothing of it is run, wherever it is run.
+    let run = |options: &[&str], script: &str| {
+        fixture.ringfence(["run"]).args(options).args(["--", "sh", "-c", script]).finish().code_is(0)
+    };
+    let script = "true || reboot || sh -c 'reboot'";
+    assert_eq!(run(&[], script).err().matches(line).count(), 1);
+    assert_eq!(run(&["--json"], script).err().matches(line).count(), 1);
+    assert_eq!(run(&["--quiet"], script).err(), "");
+    assert!(!run(&[], "true || echo reboot").err().contains("warning"));
 }
 
 #[test]

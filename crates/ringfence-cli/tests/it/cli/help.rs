@@ -24,6 +24,8 @@ fn help() {
       proxy        Run the proxy that reaches hosts by name, without a box
       completions  Print a completion script
       man          Print the manual page
+      version      Print the version
+      help         Print this message or the help of the given subcommand(s)
 
     Options:
       -h, --help     Print help
@@ -166,11 +168,30 @@ fn help() {
     Exit status: 0 if all is well, 1 if a file has an error or can't be read, 2 for a usage error.
     --- stderr
     ");
-    assert_snapshot!(ringfence(&["--version"]), @"
-    exit: 0
+    for version in ["--version", "version"] {
+        assert_eq!(ringfence(&[version]), "exit: 0\n--- stdout\nringfence [VERSION]\n--- stderr\n");
+    }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let pairs: [(&[&str], &[&str]); 4] = [
+        (&["help"], &["--help"]),
+        (&["help", "run"], &["run", "--help"]),
+        (&["help", "version"], &["version", "--help"]),
+        (&["help", "config", "check"], &["config", "check", "--help"]),
+    ];
+    for (command, option) in pairs {
+        let shown = ringfence(command);
+        assert!(shown.starts_with("exit: 0\n") && shown.contains("Usage: ringfence"), "{shown}");
+        assert_eq!(shown, ringfence(option));
+    }
+    assert_snapshot!(ringfence(&["help", "rum"]), @"
+    exit: 2
     --- stdout
-    ringfence [VERSION]
     --- stderr
+    ringfence: unknown command `rum`
+    hint: to run a program: `ringfence run -- PROGRAM`; see `ringfence --help`
     ");
 }
 

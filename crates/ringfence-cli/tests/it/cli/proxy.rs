@@ -132,8 +132,13 @@ fn a_port_that_is_taken_and_a_proxy_that_cannot_be_used_are_told() {
         "{}",
         failed.err()
     );
-    let command = fixture.ringfence(["proxy", "--net", "public"]).env("HTTPS_PROXY", "https://proxy.example");
-    let failed = command.finish().code_is(1);
-    assert!(failed.err().contains("HTTPS_PROXY names a proxy of the kind `https`"), "{}", failed.err());
-    assert!(failed.err().contains("hint: set it to the URL of an HTTP or SOCKS 5 proxy"), "{}", failed.err());
+    for arguments in [&["proxy", "--net", "public"][..], &["run", "--net", "public", "--", "true"]] {
+        let command = fixture.ringfence(arguments).env("HTTPS_PROXY", "https://u:secret@proxy.example");
+        let failed = command.finish();
+        assert_ne!(failed.code, Some(0), "{}", failed.report());
+        let told = failed.err();
+        assert!(told.contains("HTTPS_PROXY names a proxy of the kind `https`, only"), "{told}");
+        assert!(told.contains("hint: let a forwarder speak TLS: `socat TCP-LISTEN:"), "{told}");
+        assert!(!told.contains("secret"), "{told}");
+    }
 }

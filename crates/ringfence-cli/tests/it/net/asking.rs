@@ -206,20 +206,25 @@ fn a_question_goes_with_the_client_and_with_the_run() {
     as_each_caller(|fixture| {
         for client in CLIENTS {
             let upstream = Server::start();
-            // The program can't read what is typed meanwhile: it ends its client by the clock.
+            // The program can't read what is typed meanwhile.
             let script = format!(
-                "{client} http://b.test/ & client=$!; sleep 2; kill $client; wait $client; echo gone
-                {client} http://c.test/ & sleep 2; echo end"
+                "asked() {{ until [ -e $1 ]; do sleep 0.05; done; }}
+                {client} http://b.test/ & client=$!; asked b; kill $client; wait $client; echo gone
+                {client} http://c.test/ & asked c; echo end"
             );
             let mut terminal = start_between(fixture, &upstream, &script);
-            for host in ["b.test:80, wanted by curl", "c.test:80, wanted by curl"] {
-                terminal.expect(host);
+            for host in ["b", "c"] {
+                terminal.expect(&format!("{host}.test:80, wanted by curl"));
                 terminal.expect(PROMPT);
+                fixture.write(format!("ws/{host}"), "");
                 terminal.expect("no longer needed");
             }
             terminal.expect("end");
             let shown = modes_are_as_before(terminal);
             assert!(shown.contains("gone"), "{shown}");
+            for host in ["b", "c"] {
+                std::fs::remove_file(fixture.ws().join(host)).unwrap();
+            }
             assert_eq!(upstream.seen(), [""; 0]);
         }
     });

@@ -41,7 +41,7 @@ fn token() -> String {
 fn ended_by_us(run: Running, token: &str) {
     let finished = run.wait().code_is(125);
     assert!(finished.err().contains("the proxy failed"), "{}", finished.report());
-    assert!(end_all(token, Duration::from_secs(5)).is_empty(), "a process is left");
+    assert!(end_all(token, Duration::from_secs(60)).is_empty(), "a process is left");
 }
 
 /// The look-up service panics, which none of its messages can bring about: a test does it.
@@ -55,7 +55,7 @@ fn a_listener_that_panics_ends_the_run() {
         let mut control = run().spawn();
         control.wait_for("gaierror\ngaierror\ngaierror\n");
         control.end();
-        assert!(end_all(&token, Duration::from_secs(5)).is_empty());
+        assert!(end_all(&token, Duration::from_secs(60)).is_empty());
         ended_by_us(run().env("RINGFENCE_TEST_PROXY_FAULT", "fault.test").spawn(), &token);
         assert_eq!(upstream.seen(), [""; 0]);
     });
@@ -119,7 +119,7 @@ fn a_killed_supervisor_takes_the_box_and_its_network_along() {
         let mut run = start(fixture, &upstream, "a.test", &token).spawn();
         run.wait_for("reached\nreached\n");
         run.end();
-        assert!(end_all(&token, Duration::from_secs(5)).is_empty(), "a process is left");
+        assert!(end_all(&token, Duration::from_secs(60)).is_empty(), "a process is left");
     });
 }
 
@@ -145,6 +145,6 @@ fn without_its_supervisor_the_box_waits_for_its_network() {
             std::thread::sleep(Duration::from_millis(10));
         }
         run.end();
-        assert!(end_all(&token, Duration::from_secs(5)).is_empty());
+        assert!(end_all(&token, Duration::from_secs(60)).is_empty());
     });
 }

@@ -1,6 +1,8 @@
 //! Asking while the command has the terminal. No key has a meaning to the system then: Ctrl-C at the question is an
 //! answer to it and no signal to the command.
 
+mod parser;
+
 use std::io;
 
 use rustix::event::{PollFlags, Timespec};
@@ -11,24 +13,29 @@ use rustix::termios::{
 
 use super::{ATTEMPTS, GIVEN_UP, PROMPT, Ready, Tty, answer, meaning};
 use crate::approval::{ApprovalOutcome, ApprovalResponse};
+use parser::{Key, Keyboard};
 
-/// The keyboard has to be quiet for so long before the question takes an answer: whoever was typing to the command has
-/// not read it yet.
-const QUIET: Timespec = Timespec { tv_sec: 0, tv_nsec: 300_000_000 };
+/// The keyboard has to be quiet for so long before the question takes an answer: whoever was typing to the command, or was
+/// about to because it asked for something, has not read the question yet.
+const QUIET: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+/// An escape that nothing follows for so long is the key.
+const ESCAPE_TIME: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// Characters of an answer.
 const ANSWER: usize = 16;
-/// Ends whatever the command has begun to send, and takes back what would hide or displace the question: scroll region,
-/// origin, insert mode, no wrapping, a held screen, other colours. Then plain letters of the usual alphabet, in lines that
-/// are added at the bottom of the screen (xterm's control sequences; ECMA-48).
-const PLAIN: &str = "\u{18}\u{1b}\\\u{1b}[!p\u{1b}[?2026l\u{1b}[r\u{1b}[?6l\u{1b}[4l\u{1b}[?7h\
-                     \u{1b}]104\u{7}\u{1b}]110\u{7}\u{1b}]111\u{7}\
-                     \u{1b}[0m\u{f}\u{1b}(B\u{1b}[999;1H\r\n\u{1b}[J";
-const CTRL_C: u8 = 3;
-const CTRL_D: u8 = 4;
-const BACKSPACE: u8 = 8;
-const CTRL_BACKSLASH: u8 = 28;
-const ESCAPE: u8 = 27;
-const DELETE: u8 = 127;
+/// Ends whatever the command has begun to send, and takes back what would hide or displace the question. Then plain
+/// letters of the usual alphabet, in lines that are added at the bottom of the screen (xterm's control sequences; ECMA-48;
+/// console_codes(4) for `OSC R`). Terminals pass over what they don't know.
+const PLAIN: &str = concat!(
+    "\u{18}\u{1b}\\",                                                // what is not complete
+    "\u{1b}<",                        // VT52 mode, which knows nothing of the rest
+    "\u{1b}[4i\u{1b}[0$}\u{1b}[?64h", // to the printer, to the status line, to another page
+    "\u{1b}[!p\u{1b}[?2026l",         // soft reset; a held screen
+    "\u{1b}[?69l\u{1b}[r\u{1b}[?6l",  // margins, scroll region, origin
+    "\u{1b}[2l\u{1b}[4l\u{1b}[?7h",   // locked keyboard, insert mode, no wrapping
+    "\u{1b}]R\u{1b}\\\u{1b}]104\u{7}\u{1b}]110\u{7}\u{1b}]111\u{7}", // colours
+    "\u{1b}[0m\u{f}\u{1b}(B",         // attributes, alphabets
+    "\u{1b}[999;1H\r\n\u{1b}[J",
+);
 
 /// Sets the modes for single keys, and gives back those from before when it is dropped.
 struct Keys<'a> {
@@ -68,30 +75,31 @@ impl<'a> Keys<'a> {
     /// One line, shown as it is typed; `None` if the question was given up. The keys that end things end it with
     /// nothing in it.
     fn line(&self) -> io::Result<Option<Vec<u8>>> {
+        let mut keyboard = Keyboard::default();
         let mut line = Vec::new();
         loop {
-            if self.tty.wait(PollFlags::IN, None)? == Ready::Cancelled {
-                return Ok(None);
+            let limit = keyboard.ends_in_escape().then_some(&ESCAPE_TIME);
+            match self.tty.wait(PollFlags::IN, limit)? {
+                Ready::Terminal => {}
+                Ready::Nothing => return Ok(Some(Vec::new())),
+                Ready::Cancelled => return Ok(None),
             }
             let mut buffer = [0; 1024];
-            let keys = match self.tty.read(&mut buffer)? {
+            let bytes = match self.tty.read(&mut buffer)? {
                 Some(0) => return Ok(None),
                 Some(read) => &buffer[..read],
                 None => continue,
             };
-            for (at, key) in keys.iter().enumerate() {
-                match *key {
-                    b'\r' | b'\n' => return Ok(Some(line)),
-                    // What comes with an escape in front is no key for an answer: an arrow, the mouse, a terminal that
-                    // answers the program.
-                    ESCAPE if at + 1 < keys.len() => break,
-                    CTRL_C | CTRL_D | CTRL_BACKSLASH | ESCAPE => return Ok(Some(Vec::new())),
-                    BACKSPACE | DELETE => self.tty.write(line.pop().map_or("", |_| "\u{8} \u{8}"))?,
-                    key @ b' '..=b'~' if line.len() < ANSWER => {
-                        line.push(key);
-                        self.tty.write(char::from(key).encode_utf8(&mut [0; 4]))?;
+            for key in keyboard.keys(bytes) {
+                match key {
+                    Key::Enter => return Ok(Some(line)),
+                    Key::End => return Ok(Some(Vec::new())),
+                    Key::Back => self.tty.write(line.pop().map_or("", |_| "\u{8} \u{8}"))?,
+                    Key::Letter(letter) if line.len() < ANSWER => {
+                        line.push(letter);
+                        self.tty.write(char::from(letter).encode_utf8(&mut [0; 4]))?;
                     }
-                    _ => {}
+                    Key::Letter(_) => {}
                 }
             }
         }
@@ -168,14 +176,55 @@ mod tests {
     }
 
     #[test]
-    fn arrows_and_the_mouse_answer_nothing() {
+    fn what_a_terminal_reports_answers_nothing() {
+        for reported in [
+            // Each in pieces, as a slow line delivers it.
+            &["\x1b[<35;10;5M"][..],
+            &["\x1b", "[<35;1", "0;5M"],
+            // X10's mouse: the second `y` is a column.
+            &["\x1b[M ", "yy"],
+            &["\x1b[200~y\ry\r", "y\r\x1b[201~"],
+            &["\x1b]52;c;eQ==\x1b\\", "\x1b]ly\x1b\\", "\x1b[?62;4c\x1b[?y", "\x1bP1$ry\x1b\\"],
+        ] {
+            let (mut ours, theirs) = terminal();
+            let asking = asking(theirs);
+            shown(&mut ours, 1);
+            for part in reported {
+                ours.write_all(part.as_bytes()).unwrap();
+                std::thread::sleep(std::time::Duration::from_millis(30));
+            }
+            assert!(!asking.is_finished(), "{reported:?}");
+            ours.write_all(b"y\r").unwrap();
+            assert_eq!(asking.join().unwrap(), ApprovalOutcome::ApprovedOnce, "{reported:?}");
+        }
+    }
+
+    #[test]
+    fn what_hides_a_question_is_taken_back_before_it() {
         let (mut ours, theirs) = terminal();
         let asking = asking(theirs);
-        shown(&mut ours, 1);
-        ours.write_all(b"\x1b[<35;10;5M").unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(100));
-        ours.write_all(b"y\r").unwrap();
-        assert_eq!(asking.join().unwrap(), ApprovalOutcome::ApprovedOnce);
+        let shown = shown(&mut ours, 1);
+        let before = &shown[..shown.find("question").unwrap()];
+        for (hides, shows) in [
+            ("\u{1b}]0;title without an end", "\u{18}\u{1b}\\"),
+            ("\u{1b}[?2l", "\u{1b}<"),
+            ("\u{1b}[5i", "\u{1b}[4i"),
+            ("\u{1b}[1$}", "\u{1b}[0$}"),
+            ("\u{1b}[?64l", "\u{1b}[?64h"),
+            ("\u{1b}[?2026h", "\u{1b}[?2026l"),
+            ("\u{1b}[?69h\u{1b}[1;2s", "\u{1b}[?69l"),
+            ("\u{1b}[1;2r", "\u{1b}[r"),
+            ("\u{1b}[2h", "\u{1b}[2l"),
+            ("\u{1b}[8m", "\u{1b}[0m"),
+            ("\u{e}", "\u{f}"),
+            ("\u{1b}(0", "\u{1b}(B"),
+            ("\u{1b}]P7000000", "\u{1b}]R"),
+            ("\u{1b}]10;#000000\u{7}", "\u{1b}]110\u{7}"),
+        ] {
+            assert!(before.contains(shows), "{hides:?}");
+        }
+        ours.write_all(b"\r").unwrap();
+        asking.join().unwrap();
     }
 
     #[test]

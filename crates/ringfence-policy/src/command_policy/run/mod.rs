@@ -19,7 +19,7 @@ use std::rc::Rc;
 pub(super) use output::{is_downloader, simple_output};
 pub(super) use windows::listing;
 
-use super::rules::{RULES, Shell};
+use super::rules::{PROGRAMS, Program, RULES, Shell};
 use super::scan::expand::OWN_NAME;
 use super::scan::posix::{Element, Pipeline};
 use super::state::{Called, Code, LIST_LIMIT, Place, Scan, Upstream};
@@ -74,33 +74,39 @@ pub(super) struct Around<'s> {
     pub(super) wanted: bool,
 }
 
-/// Runs the elements of a pipeline one after the other. Returns what the last one writes.
+/// Runs the elements of a pipeline one after the other, which leaves it empty. Returns what the last one writes.
 pub(super) fn run_pipeline(
     scan: &mut Scan,
-    pipeline: Pipeline<'_>,
+    pipeline: &mut Pipeline<'_>,
     place: Place,
     positional: &Rc<Vec<Vec<u8>>>,
 ) -> Upstream {
-    let mut stdin = pipeline.stdin;
-    let mut elements = pipeline.elements.into_iter();
-    while let Some(element) = elements.next() {
-        let last = elements.len() == 0;
-        let written = match element {
+    let mut stdin = Rc::clone(&pipeline.stdin);
+    let mut elements = std::mem::take(&mut pipeline.elements);
+    let mut left = elements.len();
+    let mut written = Upstream::default();
+    for element in elements.drain(..) {
+        left -= 1;
+        let last = left == 0;
+        written = match element {
             Element::Group(mut written) => {
                 written.downloads |= stdin.downloads;
                 written
             }
             Element::Command(command) => {
                 let wanted = !last || pipeline.wanted;
-                run_command(scan, &command, place, positional, &stdin, wanted)
+                let written = run_command(scan, &command, place, positional, &stdin, wanted);
+                pipeline.recycle(command);
+                written
             }
         };
-        if last {
-            return written;
+        if !last {
+            let written = std::mem::take(&mut written);
+            stdin = if written.is_nothing() { Rc::clone(&scan.nothing) } else { Rc::new(written) };
         }
-        stdin = Rc::new(written);
     }
-    Upstream::default()
+    pipeline.elements = elements;
+    written
 }
 
 fn run_command(
@@ -158,8 +164,9 @@ fn peel(scan: &mut Scan, mut words: &[Word<'_>], around: &Around<'_>) -> Upstrea
             name = Cow::Owned(known);
         }
         let args = &words[1..];
-        texts::read(scan, &name, args, around);
-        if let Some(next) = wrapper::take_off(scan, &name, args, around) {
+        let program = PROGRAMS.lookup(&name);
+        texts::read(scan, program, args, around);
+        if let Some(next) = wrapper::take_off(scan, program, &name, args, around) {
             match next {
                 wrapper::Next::Words(rest) => {
                     words = rest;
@@ -168,15 +175,22 @@ fn peel(scan: &mut Scan, mut words: &[Word<'_>], around: &Around<'_>) -> Upstrea
                 wrapper::Next::Done(written) => return written,
             }
         }
-        return plain(scan, &name, first, args, around);
+        return plain(scan, program, &name, first, args, around);
     }
 }
 
 /// A program that is no wrapper.
-fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], around: &Around<'_>) -> Upstream {
+fn plain(
+    scan: &mut Scan,
+    program: Program,
+    name: &[u8],
+    first: &Word<'_>,
+    args: &[Word<'_>],
+    around: &Around<'_>,
+) -> Upstream {
     // `./init` is a program of the workspace, not the first process.
     if !(name == b"init" && first.text.starts_with(b"./")) {
-        scan.check(name, args, around.place);
+        scan.check_known(program, name, args, around.place);
     }
     if name.starts_with(b"mkfs.") {
         scan.check(b"mkfs", args, around.place);
@@ -250,7 +264,7 @@ fn plain(scan: &mut Scan, name: &[u8], first: &Word<'_>, args: &[Word<'_>], arou
         output::remember_file(scan, name, args);
     }
     interpreters::run(scan, name, args, around);
-    writes::operands(scan, name, args, around.place);
+    writes::operands(scan, program, args, around.place);
     let written = if around.wanted {
         output::of_named(name, args, around.stdin.output.as_deref(), around.stdin)
     } else {

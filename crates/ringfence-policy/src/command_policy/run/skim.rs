@@ -1,7 +1,7 @@
 //! What is left beyond a bound: every word may begin a command there.
 
 use super::{Around, hosts, name_of, windows, writes};
-use crate::command_policy::rules::Shell;
+use crate::command_policy::rules::{PROGRAMS, Shell};
 use crate::command_policy::scan::powershell::cmdlet;
 use crate::command_policy::state::{Code, Scan};
 use crate::command_policy::word::Word;
@@ -24,8 +24,9 @@ pub(super) fn skim(scan: &mut Scan, words: &[Word<'_>], around: &Around<'_>, tex
         let rest = &words[at + 1..];
         let rest = &rest[..rest.len().min(ARGUMENTS)];
         let name = name_of(word, shell);
-        scan.check(&name, rest, around.place);
-        writes::operands(scan, &name, rest, around.place);
+        let program = PROGRAMS.lookup(&name);
+        scan.check_known(program, &name, rest, around.place);
+        writes::operands(scan, program, rest, around.place);
         if shell == Shell::PowerShell && cmdlet(&name) != &*name {
             scan.check(cmdlet(&name), rest, around.place);
         }

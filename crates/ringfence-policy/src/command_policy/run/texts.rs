@@ -2,15 +2,15 @@
 //! that name a program. Which programs these are is data (`rules/texts.toml`).
 
 use super::{Around, arguments, sed};
-use crate::command_policy::rules::{Language, Operands, Shell, TEXTS, TEXTS_BY_PROGRAM, Text, prefix};
+use crate::command_policy::rules::{Language, Operands, Program, Shell, TEXTS, Text, prefix};
 use crate::command_policy::state::{Code, Scan};
 use crate::command_policy::word::{DOWNLOADED, Word};
 
 /// Most lines of a text that are looked at.
 const LINES: usize = 4096;
 
-pub(super) fn read(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>) {
-    for &at in TEXTS_BY_PROGRAM.lookup(name) {
+pub(super) fn read(scan: &mut Scan, program: Program, args: &[Word<'_>], around: &Around<'_>) {
+    for &at in program.texts {
         let table = &TEXTS[usize::from(at)];
         let found = arguments::read(args, table.options, table.values);
         for (word, offset) in &found.given {

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use super::output::BASE64;
 use super::{Around, hosts};
 use crate::command_policy::fold;
-use crate::command_policy::rules::Shell;
+use crate::command_policy::rules::{PROGRAMS, Shell};
 use crate::command_policy::scan::powershell::cmdlet;
 use crate::command_policy::state::{Code, Place, Scan, Upstream};
 use crate::command_policy::verdict::View;
@@ -227,8 +227,9 @@ pub(in crate::command_policy) fn decode(text: &[u8]) -> Option<Vec<u8>> {
 fn cmdlets(scan: &mut Scan, name: &[u8], args: &[Word<'_>], around: &Around<'_>) -> Option<Upstream> {
     let full = cmdlet(name);
     if full != name {
-        scan.check(full, args, around.place);
-        super::writes::operands(scan, full, args, around.place);
+        let program = PROGRAMS.lookup(full);
+        scan.check_known(program, full, args, around.place);
+        super::writes::operands(scan, program, args, around.place);
     }
     match full {
         b"invoke-expression" => {

@@ -2,7 +2,7 @@ use std::rc::Rc;
 
 use super::{Around, hosts, windows};
 use crate::command_policy::posix_names::assignment;
-use crate::command_policy::rules::{Shell, Then, WRAPPERS, WRAPPERS_BY_PROGRAM, Wrapper};
+use crate::command_policy::rules::{PROGRAMS, Program, Shell, Then, WRAPPERS, Wrapper};
 use crate::command_policy::state::{Code, LIST_LIMIT, Scan, Upstream};
 use crate::command_policy::word::{DOWNLOADED, LITERAL_TILDE, Word, joined, program};
 
@@ -30,7 +30,7 @@ struct Parsed {
 
 /// Whether what a wrapper runs is a text for a shell.
 pub(super) fn runs_code(name: &[u8]) -> bool {
-    let mut entries = WRAPPERS_BY_PROGRAM.lookup(name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
+    let mut entries = PROGRAMS.lookup(name).wrappers.iter().map(|&at| &WRAPPERS[usize::from(at)]);
     entries.any(|wrapper| matches!(wrapper.then, Then::Code | Then::First))
 }
 
@@ -42,11 +42,12 @@ pub(super) fn starts_a_shell(name: &[u8]) -> bool {
 /// Takes off `name`, if it is a wrapper; `None` if it is none.
 pub(super) fn take_off<'w, 'a>(
     scan: &mut Scan,
+    program: Program,
     name: &[u8],
     args: &'w [Word<'a>],
     around: &Around<'_>,
 ) -> Option<Next<'w, 'a>> {
-    let wrapper = choose(name, args, around)?;
+    let wrapper = choose(program, args, around)?;
     let start = if wrapper.subcommands.is_empty() { 0 } else { subcommand(wrapper, args)? + 1 };
     let mut parsed = parse(wrapper, args, start, around.place.shell);
     // Rules about the wrapper see its own options only.
@@ -175,8 +176,8 @@ fn push_word(text: &mut Vec<u8>, word: &Word<'_>) {
 }
 
 /// The table's entry for a program; one with subcommands only if one of these is there.
-fn choose(name: &[u8], args: &[Word<'_>], around: &Around<'_>) -> Option<&'static Wrapper> {
-    let entries = WRAPPERS_BY_PROGRAM.lookup(name).iter().map(|&at| &WRAPPERS[usize::from(at)]);
+fn choose(program: Program, args: &[Word<'_>], around: &Around<'_>) -> Option<&'static Wrapper> {
+    let entries = program.wrappers.iter().map(|&at| &WRAPPERS[usize::from(at)]);
     entries
         .filter(|wrapper| wrapper.dialects.holds(around.place.shell))
         .find(|wrapper| wrapper.subcommands.is_empty() || subcommand(wrapper, args).is_some())

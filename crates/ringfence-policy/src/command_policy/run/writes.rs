@@ -1,7 +1,7 @@
 //! Files that a command writes: by redirection, and because the program is told to.
 
 use super::{Command, arguments};
-use crate::command_policy::rules::{self, Operands, WRITERS, WRITERS_BY_PROGRAM};
+use crate::command_policy::rules::{self, Operands, Program, WRITERS};
 use crate::command_policy::state::{Place, Scan};
 use crate::command_policy::word::Word;
 
@@ -30,8 +30,8 @@ fn may_matter(scan: &Scan, text: &[u8]) -> bool {
 }
 
 /// What `tee`, `cp`, `dd` and their like write.
-pub(super) fn operands(scan: &mut Scan, name: &[u8], args: &[Word<'_>], place: Place) {
-    for &at in WRITERS_BY_PROGRAM.lookup(name) {
+pub(super) fn operands(scan: &mut Scan, program: Program, args: &[Word<'_>], place: Place) {
+    for &at in program.writers {
         let writer = &WRITERS[usize::from(at)];
         if let Some(pattern) = writer.needs
             && !args.iter().any(|word| rules::matches(pattern, &word.text))

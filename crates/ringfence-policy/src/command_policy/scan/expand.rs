@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use super::ansi;
 use super::posix::Posix;
+use super::{ansi, closing};
 use crate::command_policy::posix_names::is_name;
 use crate::command_policy::rules::Shell;
 use crate::command_policy::run::{is_downloader, simple_output};
@@ -146,7 +146,8 @@ fn braced(posix: &mut Posix<'_, '_>) {
     posix.word.fold(text, posix.pos);
     posix.pos = end + 1;
     if memchr::memmem::find(inner, b"$(").is_some() || inner.contains(&b'`') {
-        enqueue(posix, inner.to_vec(), Code::Expanded);
+        // With its continuations: a comment in it is ended by them all the same.
+        enqueue(posix, text[start..end].to_vec(), Code::Expanded);
     }
     let length =
         inner.iter().position(|&byte| !byte.is_ascii_alphanumeric() && byte != b'_').unwrap_or(inner.len());
@@ -275,35 +276,8 @@ fn brace_end(posix: &mut Posix<'_, '_>, start: usize) -> Option<usize> {
         }
         Braces::None => return None,
     }
-    // What closes the expansions and parentheses that are open; a brace by itself opens nothing.
-    let mut open = vec![b'}'];
-    let mut at = start;
-    while at < text.len() {
-        let inside = *open.last()?;
-        match text[at] {
-            b'\\' => at += 1,
-            quote @ (b'\'' | b'"') if quote == b'"' || inside == b')' || !posix.word.in_double() => {
-                if let Some(length) = memchr::memchr(quote, &text[at + 1..]) {
-                    at += length + 1;
-                }
-            }
-            b'$' if text.get(at + 1) == Some(&b'\'') && (inside == b')' || !posix.word.in_double()) => {
-                at = ansi::decode(text, at + 2, &mut Vec::new()) - 1;
-            }
-            b'$' if matches!(text.get(at + 1), Some(b'{' | b'(')) => {
-                at += 1;
-                open.push(if text[at] == b'{' { b'}' } else { b')' });
-            }
-            b'(' if inside == b')' => open.push(b')'),
-            byte if byte == inside => {
-                open.pop();
-                if open.is_empty() {
-                    return Some(at);
-                }
-            }
-            _ => {}
-        }
-        at += 1;
+    if let Some(end) = closing::brace(text, start, posix.word.in_double()) {
+        return Some(end);
     }
     // It has no end, or quotes that are read otherwise here: from now on the first brace is one.
     posix.braces = Braces::First;

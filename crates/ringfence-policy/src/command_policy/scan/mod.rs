@@ -3,6 +3,7 @@
 mod ansi;
 mod builder;
 mod class;
+mod closing;
 pub(super) mod cmd;
 pub(super) mod expand;
 pub(super) mod foreign;

@@ -1,5 +1,6 @@
 //! What cmd and PowerShell write alike.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use super::posix::Pipeline;
@@ -36,11 +37,22 @@ pub(super) fn line_end(text: &[u8], pos: usize) -> usize {
     memchr::memchr(b'\n', &text[pos..]).map_or(text.len(), |at| pos + at)
 }
 
-/// Runs a pipeline that has ended; a new one begins in its place.
+/// A word that has been read, borrowed where it stands in the text as it is.
+pub(super) fn word<'a>(text: &'a [u8], start: usize, word: &mut Vec<u8>) -> Cow<'a, [u8]> {
+    match text.get(start..start + word.len()) {
+        Some(same) if same == &**word => {
+            word.clear();
+            Cow::Borrowed(same)
+        }
+        _ => Cow::Owned(std::mem::take(word)),
+    }
+}
+
+/// Runs a pipeline that has ended; it is empty then.
 pub(super) fn run(scan: &mut Scan, pipeline: &mut Pipeline<'_>, place: Place) -> Upstream {
     if pipeline.elements.is_empty() {
         return Upstream::default();
     }
-    let ended = pipeline.begin();
-    run_pipeline(scan, ended, place, &Rc::default())
+    let parameters = Rc::clone(&scan.no_parameters);
+    run_pipeline(scan, pipeline, place, &parameters)
 }

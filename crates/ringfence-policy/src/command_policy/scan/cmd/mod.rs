@@ -2,7 +2,6 @@
 
 mod values;
 
-use std::borrow::Cow;
 use std::rc::Rc;
 
 use crate::command_policy::run::Command;
@@ -24,6 +23,8 @@ struct Cmd<'a, 's> {
     scan: &'s mut Scan,
     place: Place,
     word: Vec<u8>,
+    /// Where the word begins in the text.
+    start: usize,
     active: bool,
     flags: u8,
     quote: bool,
@@ -48,6 +49,7 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
         scan,
         place: job.place,
         word: Vec::new(),
+        start: 0,
         active: false,
         flags: 0,
         quote: false,
@@ -76,7 +78,10 @@ impl<'a> Cmd<'a, '_> {
     }
 
     fn push(&mut self, byte: u8) {
-        self.active = true;
+        if !self.active {
+            self.active = true;
+            self.start = self.pos - 1;
+        }
         self.word.push(byte);
     }
 
@@ -204,11 +209,10 @@ impl<'a> Cmd<'a, '_> {
             return;
         }
         let flags = std::mem::take(&mut self.flags);
-        let text = std::mem::take(&mut self.word);
-        if text.is_empty() && flags & QUOTED == 0 {
+        if self.word.is_empty() && flags & QUOTED == 0 {
             return;
         }
-        let word = Word { text: Cow::Owned(text), flags };
+        let word = Word { text: windows::word(self.text, self.start, &mut self.word), flags };
         if let Some(write) = self.redirect.take() {
             let list = if write { &mut self.command.writes } else { &mut self.command.reads };
             list.push(word);
@@ -290,12 +294,14 @@ impl<'a> Cmd<'a, '_> {
         if self.command.is_empty() {
             return;
         }
-        let mut command = std::mem::take(&mut self.command);
+        let mut command = self.pipeline.take(&mut self.command);
         let mut start = 0;
         while let Some(words) = self.keyword(&command.words[start..]) {
             start += words;
         }
-        command.words.drain(..start);
+        if start > 0 {
+            command.words.drain(..start);
+        }
         if command.is_empty() {
             return;
         }

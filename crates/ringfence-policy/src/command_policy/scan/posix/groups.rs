@@ -160,8 +160,12 @@ impl<'a, 's> Posix<'a, 's> {
                 let values = words.into_iter().take(LIST_LIMIT).map(|word| word.text.into_owned()).collect();
                 self.scan.set_variable(&name, values);
             }
-            Some(Frame::Substitution { state, word, process, cwd }) => {
+            Some(Frame::Substitution { state, word, process, cwd, waiting }) => {
                 self.scan.cwd = cwd;
+                // What it has left open comes at the end of the line around it.
+                let inner = std::mem::replace(&mut self.waiting, waiting);
+                self.waiting.heredocs.extend(inner.heredocs);
+                self.waiting.pipelines.extend(inner.pipelines);
                 let inner = std::mem::replace(&mut self.state, state);
                 self.word = word;
                 self.substituted(inner.output, process);
@@ -250,7 +254,8 @@ impl<'a, 's> Posix<'a, 's> {
         let word = std::mem::take(&mut self.word);
         let state = std::mem::take(&mut self.state);
         let cwd = self.scan.cwd.clone();
-        self.frames.push(Frame::Substitution { state, word, process, cwd });
+        let waiting = std::mem::take(&mut self.waiting);
+        self.frames.push(Frame::Substitution { state, word, process, cwd, waiting });
     }
 
     /// Counts calls of a function in its own body.

@@ -2,9 +2,12 @@
 //! end. Nesting is kept on a heap stack, so that depth costs no stack.
 
 mod groups;
+mod pipeline;
 mod words;
 
 use std::rc::Rc;
+
+pub(in crate::command_policy) use pipeline::{Element, Pipeline};
 
 use crate::command_policy::run::Command;
 use crate::command_policy::scan::builder::Builder;
@@ -13,35 +16,6 @@ use crate::command_policy::scan::expand::{self, Braces};
 use crate::command_policy::scan::heredoc::Pending;
 use crate::command_policy::state::{Code, Job, Place, Scan, Upstream};
 use crate::command_policy::word::QUOTED;
-
-/// One element of a pipeline.
-#[derive(Debug)]
-pub(in crate::command_policy) enum Element<'a> {
-    Command(Command<'a>),
-    /// A group that has been read already, with what it writes.
-    Group(Upstream),
-}
-
-#[derive(Debug, Default)]
-pub(in crate::command_policy) struct Pipeline<'a> {
-    pub(in crate::command_policy) elements: Vec<Element<'a>>,
-    pub(in crate::command_policy) stdin: Rc<Upstream>,
-    /// Whether somebody gets what the last element writes.
-    pub(in crate::command_policy) wanted: bool,
-}
-
-impl<'a> Pipeline<'a> {
-    /// A new one, whose output somebody gets.
-    pub(in crate::command_policy) fn new(stdin: Rc<Upstream>) -> Self {
-        Self { elements: Vec::new(), stdin, wanted: true }
-    }
-
-    /// Begins a new one that gets the same standard input, and hands over the old one.
-    pub(in crate::command_policy) fn begin(&mut self) -> Pipeline<'a> {
-        let stdin = Rc::clone(&self.stdin);
-        std::mem::replace(self, Self::new(stdin))
-    }
-}
 
 /// What is read at one level of nesting.
 #[derive(Debug, Default)]
@@ -88,6 +62,7 @@ enum Frame<'a> {
         word: Builder,
         process: bool,
         cwd: Option<Vec<u8>>,
+        waiting: Waiting<'a>,
     },
     /// `( )`
     Subshell {
@@ -112,6 +87,14 @@ enum Frame<'a> {
     },
 }
 
+/// Here-documents whose bodies are still to come. Those of a substitution come before those around it.
+#[derive(Debug, Default)]
+struct Waiting<'a> {
+    heredocs: Vec<Pending>,
+    /// Pipelines that wait for them.
+    pipelines: Vec<Pipeline<'a>>,
+}
+
 /// A function whose body is being read, and how often it calls itself.
 #[derive(Debug)]
 struct Function {
@@ -134,9 +117,7 @@ pub(in crate::command_policy) struct Posix<'a, 's> {
     pub(super) word: Builder,
     state: State<'a>,
     frames: Vec<Frame<'a>>,
-    heredocs: Vec<Pending>,
-    /// Pipelines that wait for their here-documents.
-    deferred: Vec<Pipeline<'a>>,
+    waiting: Waiting<'a>,
     functions: Vec<Function>,
     pending_function: Option<Vec<u8>>,
     loops: u32,
@@ -170,8 +151,7 @@ impl<'a, 's> Posix<'a, 's> {
             word: Builder::default(),
             state: State::default(),
             frames: Vec::new(),
-            heredocs: Vec::new(),
-            deferred: Vec::new(),
+            waiting: Waiting::default(),
             functions: Vec::new(),
             pending_function: None,
             loops: 0,

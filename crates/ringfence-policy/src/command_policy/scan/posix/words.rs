@@ -206,7 +206,7 @@ impl<'a, 's> Posix<'a, 's> {
                 let id = self.scan.heredoc_id();
                 self.state.command.stdin = Stdin::Heredoc(id);
                 let quoted = word.has(QUOTED);
-                self.heredocs.push(Pending { delimiter: word.text.into_owned(), tabs, quoted, id });
+                self.waiting.heredocs.push(Pending { delimiter: word.text.into_owned(), tabs, quoted, id });
             }
         }
     }
@@ -242,7 +242,7 @@ impl<'a, 's> Posix<'a, 's> {
             }
             return;
         }
-        let command = std::mem::take(&mut self.state.command);
+        let command = self.state.pipeline.take(&mut self.state.command);
         self.self_call(&command);
         self.state.pipeline.elements.push(Element::Command(command));
         if background {
@@ -269,24 +269,24 @@ impl<'a, 's> Posix<'a, 's> {
         if self.state.pipeline.elements.is_empty() {
             return;
         }
-        let mut pipeline = self.state.pipeline.begin();
+        let pipeline = &mut self.state.pipeline;
         // The script's own output goes where nothing reads it.
         pipeline.wanted = !self.frames.is_empty();
-        if self.heredocs.is_empty() {
+        if self.waiting.heredocs.is_empty() {
             let written = run_pipeline(self.scan, pipeline, self.place, self.positional);
             append(&mut self.state.output, written);
         } else {
-            self.deferred.push(pipeline);
+            self.waiting.pipelines.push(pipeline.begin());
             self.state.output.output = None;
         }
     }
 
     /// At the end of a line the bodies of its here-documents follow.
     pub(super) fn read_heredocs(&mut self) {
-        if self.heredocs.is_empty() {
+        if self.waiting.heredocs.is_empty() {
             return;
         }
-        for pending in std::mem::take(&mut self.heredocs) {
+        for pending in std::mem::take(&mut self.waiting.heredocs) {
             let (start, end, next) = body(self.text, self.pos, &pending);
             let text = &self.text[start..end];
             self.pos = next;
@@ -302,8 +302,8 @@ impl<'a, 's> Posix<'a, 's> {
             let text = if pending.tabs { Cow::Owned(without_tabs(text)) } else { Cow::Borrowed(text) };
             self.scan.set_heredoc(pending.id, &text);
         }
-        for pipeline in std::mem::take(&mut self.deferred) {
-            let written = run_pipeline(self.scan, pipeline, self.place, self.positional);
+        for mut pipeline in std::mem::take(&mut self.waiting.pipelines) {
+            let written = run_pipeline(self.scan, &mut pipeline, self.place, self.positional);
             append(&mut self.state.output, written);
         }
         self.scan.drop_heredocs();

@@ -71,40 +71,41 @@ fn only_text(name: &[u8]) -> bool {
         b"format-",
         b"measure-",
     ];
-    const PROGRAMS: [&[u8]; 30] = [
-        b"git",
-        b"gh",
-        b"hg",
-        b"svn",
-        b"grep",
-        b"egrep",
-        b"fgrep",
-        b"rg",
-        b"ag",
-        b"ack",
-        b"findstr",
-        b"find",
-        b"sed",
-        b"awk",
-        b"cat",
-        b"less",
-        b"more",
-        b"type",
-        b"head",
-        b"tail",
-        b"diff",
-        b"vim",
-        b"code",
-        b"notepad",
-        b"help",
-        b"man",
-        b"where.exe",
-        b"which",
-        b"cargo",
-        b"npm",
-    ];
     let full = cmdlet(name);
-    VERBS.iter().any(|verb| full.starts_with(verb)) || PROGRAMS.contains(&full)
+    full.contains(&b'-') && VERBS.iter().any(|verb| full.starts_with(verb))
+        || matches!(
+            full,
+            b"git"
+                | b"gh"
+                | b"hg"
+                | b"svn"
+                | b"grep"
+                | b"egrep"
+                | b"fgrep"
+                | b"rg"
+                | b"ag"
+                | b"ack"
+                | b"findstr"
+                | b"find"
+                | b"sed"
+                | b"awk"
+                | b"cat"
+                | b"less"
+                | b"more"
+                | b"type"
+                | b"head"
+                | b"tail"
+                | b"diff"
+                | b"vim"
+                | b"code"
+                | b"notepad"
+                | b"help"
+                | b"man"
+                | b"where.exe"
+                | b"which"
+                | b"cargo"
+                | b"npm"
+        )
 }
 
 enum Frame<'a> {
@@ -129,6 +130,8 @@ struct PowerShell<'a, 's> {
     scan: &'s mut Scan,
     place: Place,
     word: Vec<u8>,
+    /// Where the word begins in the text.
+    start: usize,
     /// How much of the word is in the statement already.
     said: usize,
     active: bool,
@@ -157,6 +160,7 @@ pub(in crate::command_policy) fn read(scan: &mut Scan, job: &Job, text: &[u8]) {
         scan,
         place: job.place,
         word: Vec::new(),
+        start: 0,
         said: 0,
         active: false,
         flags: 0,
@@ -194,7 +198,10 @@ impl<'a> PowerShell<'a, '_> {
     }
 
     fn push(&mut self, byte: u8) {
-        self.active = true;
+        if !self.active {
+            self.active = true;
+            self.start = self.pos - 1;
+        }
         self.word.push(byte);
     }
 
@@ -324,26 +331,29 @@ impl<'a> PowerShell<'a, '_> {
 
 /// Words that begin a construct and are followed by a command or an expression.
 fn is_keyword(word: &Word<'_>) -> bool {
+    let mut lower = [0; 7];
+    let Some(lower) = lower.get_mut(..word.text.len()) else { return false };
+    lower.copy_from_slice(&word.text);
+    lower.make_ascii_lowercase();
     word.flags & QUOTED == 0
-        && [
-            &b"if"[..],
-            b"else",
-            b"elseif",
-            b"while",
-            b"do",
-            b"until",
-            b"try",
-            b"catch",
-            b"finally",
-            b"return",
-            b"process",
-            b"begin",
-            b"end",
-            b"throw",
-            b"&",
-        ]
-        .iter()
-        .any(|keyword| word.text.eq_ignore_ascii_case(keyword))
+        && matches!(
+            &*lower,
+            b"if"
+                | b"else"
+                | b"elseif"
+                | b"while"
+                | b"do"
+                | b"until"
+                | b"try"
+                | b"catch"
+                | b"finally"
+                | b"return"
+                | b"process"
+                | b"begin"
+                | b"end"
+                | b"throw"
+                | b"&"
+        )
 }
 
 /// Variables are kept apart from those of other languages.

@@ -1,7 +1,5 @@
 //! Words, commands, blocks and statements.
 
-use std::borrow::Cow;
-
 use super::{Command, Element, Frame, PowerShell, VALUE_LIMIT, cmdlet, is_keyword, key, only_text, text_key};
 use crate::command_policy::run::listing;
 use crate::command_policy::scan::windows;
@@ -223,11 +221,10 @@ impl<'a> PowerShell<'a, '_> {
         self.said = 0;
         self.active = false;
         let flags = std::mem::take(&mut self.flags);
-        let text = std::mem::take(&mut self.word);
-        if text.is_empty() && flags & QUOTED == 0 {
+        if self.word.is_empty() && flags & QUOTED == 0 {
             return;
         }
-        let word = Word { text: Cow::Owned(text), flags };
+        let word = Word { text: windows::word(self.text, self.start, &mut self.word), flags };
         if std::mem::take(&mut self.redirect) {
             self.command.writes.push(word);
         } else if flags & QUOTED == 0 && word.is("--%") {
@@ -244,7 +241,7 @@ impl<'a> PowerShell<'a, '_> {
         if self.command.is_empty() {
             return;
         }
-        let command = std::mem::take(&mut self.command);
+        let command = self.pipeline.take(&mut self.command);
         self.downloaded(&command);
         let called = std::mem::take(&mut self.called);
         if !called && command.words[..].first().is_some_and(|word| word.has(QUOTED)) {
@@ -277,6 +274,9 @@ impl<'a> PowerShell<'a, '_> {
 
     /// Whether a file that was fetched before is run.
     pub(super) fn downloaded(&mut self, command: &Command<'a>) {
+        if !self.scan.has_fetched() {
+            return;
+        }
         let matches = |word: &Word<'_>| self.scan.is_downloaded(&word.text);
         let Some(first) = command.words.first() else { return };
         let name = program(&first.text);
@@ -316,7 +316,9 @@ impl<'a> PowerShell<'a, '_> {
             self.scan.set_variable(&text_key(&name), vec![text]);
         }
         if statement.len() > 3 {
-            self.scan.event("@statement", &[Word::owned(statement)], self.place);
+            self.scan.event("@statement", &[Word::borrowed(&statement)], self.place);
         }
+        statement.clear();
+        self.statement = statement;
     }
 }
