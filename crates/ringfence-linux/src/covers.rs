@@ -32,10 +32,8 @@ impl Covers {
     /// can a box of the same user see it.
     pub(crate) fn of(plan: &LinuxPlan) -> Self {
         let covered = plan.mounts.iter().filter_map(|op| match op {
-            MountOp::Mask { at, may_be_gone: false, .. } | MountOp::Pin { at, read_only: true, .. } => {
-                Some(to_path(at))
-            }
-            _ => None,
+            MountOp::Pin { at, read_only: true, .. } => Some(to_path(at)),
+            op => op.denied().map(to_path),
         });
         let paths =
             covered.filter_map(|path| Some((identity(&path)?, path))).map(|(id, path)| (path, id)).collect();

@@ -21,7 +21,8 @@ use crate::facts;
 use crate::failure::{fault_error, stream_error};
 use crate::io::{Caller, ChildFd, ChildStdio, Clock, Signals, Streams};
 use crate::launcher::{self, Foundation, RemoteLauncher, Request, StdStreams};
-use crate::supervise::{Running, Supervision};
+use crate::running::Running;
+use crate::supervise::Supervision;
 
 const PLATFORM: &str = "linux/native";
 
@@ -146,7 +147,7 @@ impl LocalBox {
         let private = PRIVATE.map(|(path, _)| path).into_iter();
         let view = match shows_the_disk {
             true => UsualView::Disk {
-                private: private.filter(|path| !keeps_temp && Path::new(path).is_dir()).collect(),
+                private: private.filter(|path| !keeps_temp && facts::is_directory(path)).collect(),
             },
             false => UsualView::System,
         };
@@ -219,7 +220,7 @@ fn request(
     let mut streams = StdStreams::default();
     for (slot, fd) in streams.fds.iter_mut().zip(child.fds) {
         *slot = match fd {
-            ChildFd::Descriptor(fd) | ChildFd::OutputFile(fd) => Some(fd),
+            ChildFd::Descriptor(fd) => Some(fd),
             ChildFd::InputFile { file, pipe } => {
                 input_file = true;
                 streams.input_pipe = Some(pipe);

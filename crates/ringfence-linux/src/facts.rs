@@ -88,6 +88,11 @@ impl TopLevel {
     }
 }
 
+/// Whether a directory lies at the path itself; a symlink to one doesn't count.
+pub(crate) fn is_directory(path: &str) -> bool {
+    rustix::fs::lstat(path).is_ok_and(|found| FileType::from_raw_mode(found.st_mode) == FileType::Directory)
+}
+
 fn system_roots(top: &TopLevel) -> Vec<RootEntry> {
     SYSTEM_ROOTS
         .iter()
@@ -116,13 +121,16 @@ fn in_etc(top: &TopLevel, path: &str) -> Option<PathBuf> {
 
 /// Pathname sockets that can be connected or sent to, as canonical paths. A mount is no hindrance to that, not
 /// even a read-only one, so each of them has to be covered.
+///
+/// The kernel lists those of this network namespace, by the path that they were bound with. What somebody mounted here one
+/// by one may be of another's, as a container's host does with its own; those are found by their mounts.
 fn reachable_sockets() -> io::Result<Vec<PathBuf>> {
+    let mut found = mounted_sockets(&read_table("/proc/self/mountinfo")?);
     let table = match read_table("/proc/net/unix") {
         // A kernel without Unix sockets.
-        Err(Errno::NOENT) => return Ok(Vec::new()),
+        Err(Errno::NOENT) => return Ok(found.into_iter().collect()),
         table => table?,
     };
-    let mut found = BTreeSet::new();
     for line in table.split(|&byte| byte == b'\n').skip(1) {
         let Some(path) = reachable_path(line) else { continue };
         let Some((parent, name)) = path.parent().zip(path.file_name()) else { continue };
@@ -135,6 +143,32 @@ fn reachable_sockets() -> io::Result<Vec<PathBuf>> {
         }
     }
     Ok(found.into_iter().collect())
+}
+
+/// Mount points that are sockets. The root of such a mount is no root of a file system, so few lines need a look.
+fn mounted_sockets(mountinfo: &[u8]) -> BTreeSet<PathBuf> {
+    let lines = mountinfo.split(|&byte| byte == b'\n');
+    let points = lines.filter_map(mounted_part);
+    points.filter(|point| fs::symlink_metadata(point).is_ok_and(|found| is_socket(&found))).collect()
+}
+
+/// Mount point of a line of `/proc/self/mountinfo` (proc_pid_mountinfo(5): fields 4 and 5 are root and mount point), if what
+/// it shows is a part of a file system.
+fn mounted_part(line: &[u8]) -> Option<PathBuf> {
+    let mut fields = line.split(|&byte| byte == b' ').skip(3);
+    let (root, point) = (fields.next()?, fields.next()?);
+    if root == b"/" {
+        return None;
+    }
+    // Blanks and backslashes are written as a backslash and three octal digits.
+    let mut pieces = point.split(|&byte| byte == b'\\');
+    let mut bytes = pieces.next()?.to_vec();
+    for piece in pieces {
+        let (octal, rest) = piece.split_at_checked(3)?;
+        bytes.push(u8::from_str_radix(std::str::from_utf8(octal).ok()?, 8).ok()?);
+        bytes.extend_from_slice(rest);
+    }
+    Some(std::ffi::OsString::from_vec(bytes).into())
 }
 
 /// The whole of a file of /proc, whose size nobody knows before: read in large pieces.
@@ -180,10 +214,35 @@ mod tests {
             assert_eq!(top.file_type(path), unlisted.file_type(path), "{path}");
         }
         assert_eq!(top.file_type("/proc"), Some(FileType::Directory));
+        // The box is begun by the same judgement as its plan is made by, also of a symlink to a directory.
+        for path in ["/proc", "/tmp", "/run", "/bin", "/proc/self", "/absent"] {
+            assert_eq!(top.file_type(path) == Some(FileType::Directory), is_directory(path), "{path}");
+        }
+        assert!(!is_directory("/proc/self") && std::path::Path::new("/proc/self").is_dir());
         assert_eq!(system_roots(&top), system_roots(&unlisted));
         for path in ["/etc/hosts", "/etc/resolv.conf", "/etc/absent"] {
             assert_eq!(in_etc(&top, path), fs::canonicalize(path).ok(), "{path}");
         }
+    }
+
+    #[test]
+    fn sockets_that_were_mounted_are_found_by_their_mounts() {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, file) = (directory.path().join("a socket"), directory.path().join("file"));
+        let _listener = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        fs::write(&file, "").unwrap();
+        let line = |root: &str, at: &Path| {
+            let at = at.to_str().unwrap().replace(' ', "\\040");
+            format!("36 35 98:0 {root} {at} rw,noatime master:1 - ext3 /dev/root rw\n")
+        };
+        let table =
+            [line("/run/host.sock", &socket), line("/file", &file), line("/", directory.path())].concat();
+        assert_eq!(mounted_sockets(table.as_bytes()), [socket].into());
+        assert!(
+            mounted_sockets(&read_table("/proc/self/mountinfo").unwrap())
+                .iter()
+                .all(|path| path.is_absolute())
+        );
     }
 
     #[test]

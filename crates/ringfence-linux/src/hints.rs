@@ -18,6 +18,10 @@ pub(crate) fn of(fault: &Fault) -> Option<String> {
         (Step::Prepare, Errno::INVAL | Errno::NOSYS) => {
             "this kernel is too old; Linux 5.12 or newer is needed"
         }
+        (Step::Prepare, Errno::DEADLK) => {
+            "only a process with one thread is its own launcher; others have LinuxDriver::run, and call ringfence::init() \
+             before they start a thread"
+        }
         (Step::Prepare, Errno::PERM) => {
             "root without the right to change groups (CAP_SETGID) can't drop them; start it without any, as with \
              `setpriv --clear-groups`"

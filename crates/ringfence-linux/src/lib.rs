@@ -3,6 +3,7 @@
 //! - `launcher`: the steps that make the box, in a process of their own.
 //! - `egress`: the proxy that serves what the box may reach.
 //! - `publish`: ports of the host that lead into the box.
+//! - `running`: a started box, and how it ends.
 //! - `supervise`: relays its streams, enforces limits in time, reports how it ended.
 //! - `io`: the standard streams.
 //! - `facts`: what the plan has to know of this host.
@@ -19,9 +20,9 @@ mod facts;
 mod failure;
 mod hints;
 mod io;
-#[allow(unsafe_code, reason = "raw forks and what must be done between fork and exec")]
 mod launcher;
 mod publish;
+mod running;
 mod supervise;
 #[allow(unsafe_code, reason = "system calls without a safe wrapper elsewhere")]
 mod sys;

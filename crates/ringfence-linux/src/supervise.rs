@@ -3,13 +3,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::PathBuf;
-use std::process::Child;
 
 use ringfence_gate::{DriverError, DriverOutput};
 use ringfence_types::{Connections, Denial, LayerReport, Step};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::PollFlags;
 use rustix::io::Errno;
 use rustix::process::Signal;
 
@@ -18,109 +17,8 @@ use crate::desk::{Change, Desk};
 use crate::egress::Egress;
 use crate::failure::{fault_error, proxy_errno, stream_error};
 use crate::io::{Clock, Delivery, Flow, PollSet, Resume, Signals, Source, StreamError, Streams};
-use crate::launcher::{
-    self, Event, Fault, Init, Launched, Order, RemoteLauncher, Request, SetUp, SetUpReader, StdStreams,
-    StepResult,
-};
-
-/// How long a box may take to end once its channel is closed, before its launcher is killed.
-const END: Timespec = Timespec { tv_sec: 2, tv_nsec: 0 };
-
-/// A started box, by either kind of launcher. Dropped, it ends, and is waited for.
-#[derive(Debug)]
-pub(crate) struct Running {
-    control: OwnedFd,
-    set_up: File,
-    process: Process,
-    life: Life,
-}
-
-#[derive(Debug)]
-enum Process {
-    /// PID 1 is our child.
-    Init(Init),
-    /// The launcher is our child; it waits for PID 1.
-    Launcher(Child),
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Life {
-    Alive,
-    /// PID 1 has said that no other process is left, and ends too.
-    Ending,
-    Over,
-}
-
-impl From<Launched> for Running {
-    fn from(Launched { init, control, set_up }: Launched) -> Self {
-        Self { control, set_up: set_up.into(), process: Process::Init(init), life: Life::Alive }
-    }
-}
-
-impl From<RemoteLauncher> for Running {
-    fn from(RemoteLauncher { child, control, set_up }: RemoteLauncher) -> Self {
-        Self { control, set_up: set_up.into(), process: Process::Launcher(child), life: Life::Alive }
-    }
-}
-
-impl Running {
-    /// Lets the box go on with its plan.
-    pub(crate) fn hand_over(&self, request: &Request, streams: &StdStreams) -> StepResult<()> {
-        launcher::hand_over(&self.control, request, streams)
-    }
-
-    /// Ends the whole tree and waits until it is dead.
-    fn end(&mut self) {
-        match &self.process {
-            Process::Init(init) => init.kill(),
-            // PID 1 ends at the end of file, and the kernel ends its namespace; killing the launcher alone would
-            // not wait for that.
-            Process::Launcher(_) => {
-                let _ = rustix::net::shutdown(&self.control, rustix::net::Shutdown::Both);
-            }
-        }
-        self.wait();
-    }
-
-    /// The tree is dead but for PID 1, which the kernel takes down, and the namespaces with it, while the rest is done.
-    fn let_end(&mut self) {
-        self.life = Life::Ending;
-        if let Process::Init(init) = &self.process {
-            init.end_aside();
-        }
-    }
-
-    /// Waits until the tree, which is ending, is dead.
-    fn wait(&mut self) {
-        self.life = Life::Over;
-        match &mut self.process {
-            Process::Init(init) => init.wait(),
-            Process::Launcher(child) => {
-                let pid = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw);
-                let pidfd = pid.and_then(|pid| {
-                    rustix::process::pidfd_open(pid, rustix::process::PidfdFlags::empty()).ok()
-                });
-                if let Some(pidfd) = pidfd {
-                    let mut ended = [PollFd::new(&pidfd, PollFlags::IN)];
-                    if poll(&mut ended, Some(&END)) == Ok(0) {
-                        let _ = child.kill();
-                    }
-                }
-                let _ = child.wait();
-            }
-        }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        match self.life {
-            Life::Alive => self.end(),
-            Life::Ending => self.wait(),
-            Life::Over => {}
-        }
-    }
-}
+use crate::launcher::{Event, Fault, Order, SetUp, SetUpReader};
+use crate::running::Running;
 
 /// What the loop waits for.
 #[derive(Clone, Copy, Debug)]
@@ -174,11 +72,25 @@ enum End {
     ProxyLost,
 }
 
+impl End {
+    /// What this is if the program has `started` or not. Without that no status is a program's own: the kernel's killer,
+    /// short of memory, may have ended the process that was to become it.
+    fn of_a_program(self, started: bool) -> Self {
+        match self {
+            Self::Exited(_) | Self::Killed(_) if !started => Self::Vanished,
+            end => end,
+        }
+    }
+}
+
 #[derive(Debug, Default)]
 struct Progress {
     reader: SetUpReader,
     set_up_over: bool,
+    /// The layers have come, which is the last word of a set-up that did not fail.
+    started: bool,
     layers: LayerReport,
+    /// The first one: it is behind those that follow.
     fault: Option<Fault>,
 }
 
@@ -342,7 +254,7 @@ impl Supervision<'_> {
                     Some(Err(error)) => proxy_errno(&error),
                     _ => Errno::INVAL,
                 };
-                progress.fault = Some(Fault::new(Step::Loopback, errno, Some("the proxy".to_owned())));
+                progress.fail(Fault::new(Step::Loopback, errno, Some("the proxy".to_owned())));
                 Some(End::Cancelled)
             }
         }
@@ -430,7 +342,7 @@ impl Supervision<'_> {
         if let Some(fault) = progress.fault {
             return Err(fault_error(fault, output.layers, self.program));
         }
-        let violation = match end {
+        let violation = match end.of_a_program(progress.started) {
             End::Exited(code) => {
                 output.exit_code = Some(code);
                 return Ok(output);
@@ -466,13 +378,18 @@ impl Progress {
         while let Some(message) = self.reader.next() {
             match message {
                 SetUp::Layers(layers) => {
+                    self.started = true;
                     layers
                         .into_iter()
                         .for_each(|layer| self.layers.record(layer.name, layer.status, layer.detail));
                 }
-                SetUp::Fault(fault) => self.fault = Some(fault),
+                SetUp::Fault(fault) => self.fail(fault),
             }
         }
+    }
+
+    fn fail(&mut self, fault: Fault) {
+        self.fault.get_or_insert(fault);
     }
 
     /// The writers are dead, so the end of the file is near.
@@ -480,5 +397,41 @@ impl Progress {
         while !self.set_up_over {
             self.read(pipe);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Seek;
+
+    use ringfence_types::{LayerName, LayerStatus};
+
+    use super::*;
+
+    #[test]
+    fn only_a_program_that_has_started_has_a_status() {
+        for end in [End::Exited(0), End::Killed(9)] {
+            assert_eq!(end.clone().of_a_program(false), End::Vanished);
+            assert_eq!(end.clone().of_a_program(true), end);
+        }
+        assert_eq!(End::TimedOut.of_a_program(false), End::TimedOut);
+    }
+
+    #[test]
+    fn the_first_fault_is_the_cause() {
+        let mut pipe = tempfile::tempfile().unwrap();
+        let mut reporter = crate::launcher::Reporter::new(pipe.try_clone().unwrap().into());
+        let mut empty = Progress::default();
+        empty.read_rest(&mut pipe);
+        assert!(!empty.started && empty.fault.is_none());
+
+        reporter.layer(LayerName::UserNs, LayerStatus::Enforced, "");
+        reporter.fault(Fault::new(Step::Landlock, Errno::NOENT, Some("/a".into())));
+        reporter.fault(Fault::new(Step::Init, Errno::PIPE, Some("target".into())));
+        pipe.rewind().unwrap();
+        let mut progress = Progress::default();
+        progress.read_rest(&mut pipe);
+        assert!(progress.started && progress.layers.get(LayerName::UserNs).is_some());
+        assert_eq!(progress.fault.map(|fault| fault.step), Some(Step::Landlock));
     }
 }

@@ -48,14 +48,17 @@ impl fmt::Display for LayerName {
     }
 }
 
+/// A text that names no layer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("unknown layer `{0}`, expected one of {all}", all = LayerName::ALL.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", "))]
+pub struct UnknownLayer(String);
+
 impl std::str::FromStr for LayerName {
-    type Err = String;
+    type Err = UnknownLayer;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        Self::ALL.iter().copied().find(|name| name.as_str() == text).ok_or_else(|| {
-            let names: Vec<_> = Self::ALL.iter().map(|name| name.as_str()).collect();
-            format!("unknown layer `{text}`, expected one of {}", names.join(", "))
-        })
+        let known = Self::ALL.iter().copied().find(|name| name.as_str() == text);
+        known.ok_or_else(|| UnknownLayer(text.to_owned()))
     }
 }
 
@@ -125,13 +128,6 @@ impl LayerReport {
         }
     }
 
-    /// Adds every entry of `other` by [`Self::record`].
-    pub fn merge(&mut self, other: Self) {
-        for layer in other.0 {
-            self.record(layer.name, layer.status, layer.detail);
-        }
-    }
-
     /// The entry of one layer.
     pub fn get(&self, name: LayerName) -> Option<&Layer> {
         self.0.iter().find(|layer| layer.name == name)
@@ -175,6 +171,15 @@ mod tests {
         assert_eq!(names, [LayerName::UserNs, LayerName::Seccomp]);
         assert_eq!(report.get(LayerName::Seccomp).unwrap().status, LayerStatus::Partial);
         assert_eq!(report.get(LayerName::Seccomp).unwrap().detail, "x32; 80 rows");
+    }
+
+    #[test]
+    fn a_name_is_read_as_it_is_written() {
+        for name in LayerName::ALL {
+            assert_eq!(name.as_str().parse(), Ok(*name));
+        }
+        let error = "Seccomp".parse::<LayerName>().unwrap_err();
+        assert!(error.to_string().starts_with("unknown layer `Seccomp`, expected one of userns, mountns, "));
     }
 
     #[test]

@@ -29,7 +29,7 @@ pub use denial::{Denial, DenialKind, DenialSource};
 pub use egress::{ProxySettings, SniCheck};
 pub use host::{HostPattern, HostPatternError, PortPattern};
 pub use host_name::{Host, HostError};
-pub use layers::{Layer, LayerName, LayerReport, LayerStatus};
+pub use layers::{Layer, LayerName, LayerReport, LayerStatus, UnknownLayer};
 pub use ordering::{Excess, PathAccess, PathRules};
 pub use output::SandboxOutput;
 pub use policy::{

@@ -2,7 +2,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The steps of the native Linux launcher, in the order in which they run. An error names its step.
+/// The steps of the native Linux launcher. An error names its step. They run in this order but for *loopback*, which begins
+/// before the mounts, and *init*, whose process is the one that all from *loopback* to *pivot* run in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the launcher's documentation describes each step")]

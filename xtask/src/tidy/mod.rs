@@ -28,7 +28,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         name: "unsafe-code",
-        says: "unsafe code only in the launcher, in ringfence-linux/src/sys and in the probe; each block says why it is sound",
+        says: "unsafe code only in ringfence-linux/src/sys and in the probe; each block says why it is sound",
         check: unsafe_code::check,
     },
     Rule {

@@ -51,6 +51,18 @@ fn a_cache_takes_writes_into_a_layer_of_the_workspace() {
     });
 }
 
+/// The layer is mounted by descriptor: neither the length of its path nor a colon in one is in the way.
+#[test]
+fn a_cache_shows_whatever_its_paths_are() {
+    as_each_caller(|fixture| {
+        home(fixture);
+        let state = fixture.mkdir(format!("{}/{}:", "s".repeat(200), "t".repeat(60)));
+        let run = fixture.shell_inside(&["--profile", "rust"], "cat ~/.cargo/registry/src/a/lib.rs");
+        let finished = run.env("RINGFENCE_HOME", state).finish().code_is(0);
+        assert_eq!(finished.out(), "host source", "{}", finished.report());
+    });
+}
+
 #[test]
 fn profiles_are_picked_from_the_files_of_the_workspace() {
     as_each_caller(|fixture| {

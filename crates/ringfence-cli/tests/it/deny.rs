@@ -153,6 +153,40 @@ fn a_deeper_grant_re_opens_and_a_deeper_denial_closes_again() {
 }
 
 #[test]
+fn the_whole_disk_cannot_be_denied() {
+    as_each_caller(|fixture| {
+        for mode in ["strict", "workspace-write", "full-access"] {
+            let run =
+                |flags: &[&str]| fixture.inside(&[&["--mode", mode], flags].concat(), &["true"]).finish();
+            let finished = run(&["--deny", "/"]).code_is(125);
+            assert!(finished.err().contains("denying / as a whole"), "{mode}: {}", finished.report());
+            assert!(finished.err().contains("hint:"), "{mode}: {}", finished.report());
+            run(&[]).code_is(0);
+        }
+    });
+}
+
+/// What the box's network needs of the host's files opens none of them again, and does not keep the box from starting.
+#[test]
+fn a_denied_network_file_stays_so_with_a_network() {
+    const FILE: &str = "/etc/resolv.conf";
+    if std::fs::read(FILE).is_err() {
+        println!("SKIP: this machine has no {FILE}");
+        return;
+    }
+    as_each_caller(|fixture| {
+        for network in [&["--net", "all"][..], &["--allow-host", "a.example"]] {
+            for denied in [FILE, "/etc"] {
+                let flags = [network, &["--deny", denied]].concat();
+                let finished = fixture.probe_inside(&flags, &["read", FILE]).finish();
+                assert!(REFUSALS.contains(&finished.refused()), "{flags:?}: {}", finished.report());
+            }
+            fixture.probe_inside(network, &["read", FILE]).finish().allowed();
+        }
+    });
+}
+
+#[test]
 fn a_missing_path_stays_missing() {
     as_each_caller(|fixture| {
         fixture.mkdir("ws/a");

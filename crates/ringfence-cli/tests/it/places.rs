@@ -342,6 +342,27 @@ fn while_a_host_program_moves_a_denied_file() {
     });
 }
 
+/// So is a denied folder with a part that is open again.
+#[test]
+fn while_a_host_program_moves_a_denied_folder() {
+    as_each_caller(|fixture| {
+        fixture.write("ws/vault/secret", "old");
+        fixture.write("ws/vault/open/file", "open");
+        let flags = ["--deny", "vault", "--read", "{ws}/vault/open"];
+        let script = "echo ready; sleep 3; cat vault/secret vault/open/file";
+        let control = fixture.shell_inside(&flags, "cat vault/open/file; cat vault/secret").finish();
+        assert!(control.code != Some(0) && control.out() == "open", "{}", control.report());
+        let mut running = fixture.shell_inside(&flags, script).spawn();
+        running.wait_for("ready");
+        let vault = fixture.ws().join("vault");
+        std::fs::rename(&vault, fixture.ws().join("vault~")).expect("rename");
+        fixture.write("ws/vault/secret", "new");
+        let finished = running.wait().code_is(125);
+        assert!(!finished.out().contains("new"), "{}", finished.report());
+        assert!(finished.err().contains("moved the protected path"), "{}", finished.report());
+    });
+}
+
 #[test]
 fn with_a_history_that_leads_to_nowhere() {
     as_each_caller(|fixture| {

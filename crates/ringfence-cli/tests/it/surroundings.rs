@@ -79,6 +79,51 @@ fn what_keeps_a_box_from_being_made_is_named() {
     });
 }
 
+/// A hard limit of 0 is the caller's, who alone could raise it to what stops core handlers.
+#[test]
+fn a_core_limit_that_starts_handlers_is_reported() {
+    as_each_caller(|fixture| {
+        let rlimits = |limit: &str| {
+            let script =
+                fixture.expand(&format!("{limit}; {{ringfence}} run --json --workspace {{ws}} -- true"));
+            let json = fixture.outside("bash").args(["-c", &script]).finish().code_is(0).json();
+            let layers = json["layers"].as_array().cloned().unwrap_or_default();
+            let layer = layers.into_iter().find(|layer| layer["name"] == "rlimits").unwrap_or_default();
+            layer["status"].as_str().map(String::from)
+        };
+        assert_eq!(rlimits("ulimit -Sc 0; ulimit -Hc 0").as_deref(), Some("partial"));
+        // Nobody but root raises a hard limit, which may be 0 already.
+        let above = "[ $(ulimit -Hc) != 0 ] || ulimit -Hc 1 2>/dev/null || exit 0";
+        if fixture.caller() == Caller::Root {
+            assert_eq!(rlimits(above).as_deref(), Some("enforced"));
+        }
+    });
+}
+
+/// The arguments that Ringfence was started with name what is denied; its copy in the box shows none of them, however
+/// many there are.
+#[test]
+fn arguments_of_any_length_do_not_show_in_the_box() {
+    as_each_caller(|fixture| {
+        // More than 2 MiB of them, for which the stack has to be larger than usual.
+        let script = "ulimit -s 65536 || exit 77; printf -v name %0200d 0; printf -v path \"/absent/$name%.0s\" {1..19}; \
+                      for n in {1..560}; do denied+=(--deny \"$path$n\"); done; \
+                      exec {ringfence} run --workspace {ws} \"${denied[@]}\" -- cat /proc/$PROCESS/cmdline";
+        let run = |process: &str| {
+            let bash = fixture.outside("bash").args(["-c", &fixture.expand(script)]);
+            bash.env("PROCESS", process).finish()
+        };
+        let shown = run("1");
+        if shown.code == Some(77) {
+            println!("SKIP: the stack's limit can't be raised");
+            return;
+        }
+        let shown = shown.code_is(0).out();
+        assert!(shown.bytes().all(|byte| byte == 0), "{:?}", &shown[..shown.len().min(100)]);
+        assert!(run("self").code_is(0).out().contains("/proc/self/cmdline"), "the control");
+    });
+}
+
 /// Groups that nobody can drop, since the user namespace around was made by an ordinary user, remain and are said to;
 /// those that root can drop are dropped.
 #[test]

@@ -54,11 +54,9 @@ pub(crate) enum StreamError {
 /// One of the program's three descriptors, as the launcher has to set it up.
 #[derive(Debug)]
 pub(crate) enum ChildFd {
-    /// To be duplicated as it is.
+    /// To be duplicated as it is. Output in a regular file too: the file system rules allow that file in the mode that
+    /// it is open in.
     Descriptor(OwnedFd),
-    /// Standard output or error in a regular file: to be duplicated, and the file system rules must allow that
-    /// file in the mode that it is open in.
-    OutputFile(OwnedFd),
     /// Standard input from a regular file: to be opened anew, read-only, from a read-only mount, at the same
     /// position. Where that is impossible, `pipe` takes its place, and [`Streams::relay_stdin_file`] is called.
     InputFile {

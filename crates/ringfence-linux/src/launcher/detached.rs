@@ -1,9 +1,8 @@
 //! Mounts that are not attached yet: new file systems (fsopen(2)) and copies of the host's (open_tree(2)).
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use ringfence_plan::linux::{Access, Identity};
-use ringfence_types::UnixPath;
 use rustix::fs::Mode;
 use rustix::io::Errno;
 use rustix::mount::{
@@ -76,25 +75,16 @@ pub(super) fn fresh_proc() -> Result<OwnedFd, Errno> {
     detached(&fs, MountAttrFlags::MOUNT_ATTR_NODEV | MountAttrFlags::MOUNT_ATTR_NOEXEC)
 }
 
-pub(super) fn overlay(lower: &UnixPath, upper: &UnixPath, work: &UnixPath) -> Result<OwnedFd, Errno> {
+/// Takes directories by descriptor: a path may lead elsewhere by now, is limited to 255 bytes (fsconfig(2)), and would be
+/// split at colons.
+pub(super) fn overlay(lower: &OwnedFd, upper: &OwnedFd, work: &OwnedFd) -> Result<OwnedFd, Errno> {
+    let link = |directory: &OwnedFd| format!("/proc/self/fd/{}", directory.as_raw_fd());
     let fs = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
-    fsconfig_set_string(&fs, "lowerdir", escaped(lower))?;
-    fsconfig_set_string(&fs, "upperdir", upper.as_bytes())?;
-    fsconfig_set_string(&fs, "workdir", work.as_bytes())?;
+    fsconfig_set_string(&fs, "lowerdir", link(lower))?;
+    fsconfig_set_string(&fs, "upperdir", link(upper))?;
+    fsconfig_set_string(&fs, "workdir", link(work))?;
     // The marks of overlayfs as an unprivileged user may write them.
     fsconfig_set_flag(&fs, "userxattr")?;
     fsconfig_create(&fs)?;
     detached(&fs, MountAttrFlags::MOUNT_ATTR_NODEV)
-}
-
-/// overlayfs separates lower directories by colons.
-fn escaped(path: &UnixPath) -> Vec<u8> {
-    let mut out = Vec::with_capacity(path.as_bytes().len());
-    for &byte in path.as_bytes() {
-        if matches!(byte, b':' | b'\\') {
-            out.push(b'\\');
-        }
-        out.push(byte);
-    }
-    out
 }

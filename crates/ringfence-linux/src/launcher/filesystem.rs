@@ -5,6 +5,8 @@
 //! descriptor. It has to be opened here: a descriptor from outside belongs to the mount namespace outside, and
 //! the kernel clones no mount of another namespace.
 
+mod proc;
+
 use std::collections::HashSet;
 use std::fs;
 use std::io::Write;
@@ -19,17 +21,13 @@ use rustix::io::Errno;
 use rustix::mount::{MoveMountFlags, OpenTreeFlags, UnmountFlags, move_mount, open_tree, unmount};
 
 use super::Foundation;
-use super::detached::{ROOT_SIZE, clone_flags, devpts, empty_root, fresh_proc, host_tree, overlay, tmpfs};
+use super::detached::{ROOT_SIZE, clone_flags, devpts, empty_root, host_tree, overlay, tmpfs};
 use super::process::errno;
 use super::report::{At, Fault, FaultKind, Reporter, StepResult};
 use super::table::mount_id;
 use crate::sys::{MountAttr, set_mount_attributes};
 
 const DEV: &str = "/dev";
-/// Parts of `/proc` that are read-only inside.
-const PROC_READ_ONLY: [&str; 3] = ["bus", "irq", "sys"];
-/// Parts of `/proc` that are covered.
-const PROC_MASKED: [&str; 5] = ["kcore", "keys", "kmsg", "sysrq-trigger", "timer_list"];
 
 /// Builds the box's file tree.
 pub(super) struct Builder<'a> {
@@ -54,6 +52,15 @@ fn report_protected(plan: &LinuxPlan, reporter: &mut Reporter) {
     reporter.layer(LayerName::Protected, status, detail);
 }
 
+/// Whether the box has a `/tmp` of its own, as it should unless it has all of the host's.
+fn has_private_temp(plan: &LinuxPlan) -> bool {
+    plan.mounts.iter().any(|op| match op {
+        MountOp::Tmpfs { at, .. } | MountOp::Bind { at, .. } => *at == "/tmp".into(),
+        MountOp::HostTree { access } => *access == Access::ReadWrite,
+        _ => false,
+    })
+}
+
 struct Tree {
     root: OwnedFd,
     scratch: Scratch,
@@ -68,7 +75,7 @@ impl Tree {
     }
 }
 
-/// The covers' files: an empty one and a directory, neither of which can be opened, and contents.
+/// What covers are made of: an empty file and a directory, neither of which can be opened, and contents.
 ///
 /// Kernels before 6.15 clone a mount only if it is attached, so both views of it lie at the new root's `/proc`, which
 /// the fresh proc will hide.
@@ -130,7 +137,10 @@ impl<'a> Builder<'a> {
         pivot(self.root().on(Step::Pivot, "/")?)?;
         let mut detail = format!("{} mount operations", plan.mounts.len());
         if let Some(error) = self.overlay_missing {
-            detail.push_str(&format!("; caches are private and start empty ({error})"));
+            detail.push_str(&format!("; caches are private, without what the host's hold ({error})"));
+        }
+        if !has_private_temp(plan) {
+            detail.push_str("; no private /tmp: the host's is no directory");
         }
         reporter.layer(LayerName::MountNs, LayerStatus::Enforced, detail);
         report_protected(plan, reporter);
@@ -157,6 +167,11 @@ impl<'a> Builder<'a> {
             MountOp::EmptyRoot => self.begin(empty_root()).on(Step::Mounts, "/"),
             MountOp::Tmpfs { at, mode, size } => {
                 let mount = tmpfs(*mode, *size, self.owner()).on(Step::Mounts, at)?;
+                if op.denied().is_some() {
+                    self.forget_parents_below(at);
+                    let place = self.open(at, false).on(Step::Mounts, at)?;
+                    return self.deny(&mount, &place, at);
+                }
                 self.attach(&mount, at)
             }
             MountOp::Directory { at, mode } => self
@@ -188,17 +203,22 @@ impl<'a> Builder<'a> {
                 set_mount_attributes(&tree, attr).on(Step::Mounts, from)?;
                 self.attach(&tree, at)
             }
-            MountOp::Overlay { lower, upper, work, at } => match overlay(lower, upper, work) {
-                Ok(mount) => self.attach(&mount, at),
-                Err(error) => {
-                    self.overlay_missing = Some(error);
-                    let tree = open_tree(rustix::fs::CWD, upper.as_bytes(), clone_flags())
-                        .on(Step::Mounts, upper)?;
-                    let attr = MountAttr { read_only: false, no_devices: true, recursive: true };
-                    set_mount_attributes(&tree, attr).on(Step::Mounts, upper)?;
-                    self.attach(&tree, at)
-                }
-            },
+            MountOp::Overlay { lower, id, upper, work, at } => {
+                let lower = approved(lower, id.as_deref())?;
+                let (layer, work) = (approved(upper, None)?, approved(work, None)?);
+                let mount = match overlay(&lower, &layer, &work) {
+                    Ok(mount) => mount,
+                    Err(error) => {
+                        self.overlay_missing = Some(error);
+                        let tree = open_tree(&layer, "", clone_flags() | OpenTreeFlags::AT_EMPTY_PATH)
+                            .on(Step::Mounts, upper)?;
+                        let attr = MountAttr { read_only: false, no_devices: true, recursive: true };
+                        set_mount_attributes(&tree, attr).on(Step::Mounts, upper)?;
+                        tree
+                    }
+                };
+                self.attach(&mount, at)
+            }
             MountOp::Mask { at, directory, may_be_gone } => {
                 let cover = self.cover(if *directory { "directory" } else { "file" }).on(Step::Mounts, at)?;
                 match self.open(at, false) {
@@ -254,11 +274,16 @@ impl<'a> Builder<'a> {
         {
             return attach_in(mount, directory, name).on(Step::Mounts, at);
         }
+        self.forget_parents_below(at);
+        let place = self.open(at, false).on(Step::Mounts, at)?;
+        self.fix(mount, &place).map(drop).on(Step::Mounts, at)
+    }
+
+    /// A mount hides what was made below its place.
+    fn forget_parents_below(&mut self, at: &UnixPath) {
         if self.parent.as_ref().is_some_and(|(path, _)| path.starts_with(at)) {
             self.parent = None;
         }
-        let place = self.open(at, false).on(Step::Mounts, at)?;
-        self.fix(mount, &place).map(drop).on(Step::Mounts, at)
     }
 
     fn cover(&mut self, name: &str) -> Result<OwnedFd, Errno> {
@@ -272,11 +297,11 @@ impl<'a> Builder<'a> {
 
     /// Attaches a mask. A place that has one already is another denied file's, which somebody outside renames to and
     /// fro: then one of the two would stay open.
-    fn deny(&mut self, cover: &OwnedFd, place: &OwnedFd, at: &UnixPath) -> StepResult<()> {
+    fn deny(&mut self, mask: &OwnedFd, place: &OwnedFd, at: &UnixPath) -> StepResult<()> {
         if self.masks.contains(&mount_id(place).on(Step::Mounts, at)?) {
             return Err(changed(at));
         }
-        let mask = self.fix(cover, place).on(Step::Mounts, at)?;
+        let mask = self.fix(mask, place).on(Step::Mounts, at)?;
         self.masks.insert(mask);
         Ok(())
     }
@@ -307,55 +332,6 @@ impl<'a> Builder<'a> {
         self.parent = Some((path, parent));
         made
     }
-
-    /// Fresh, while the old `/proc` is still there: without one in sight the kernel refuses.
-    fn proc(&mut self, at: &UnixPath, user_namespaces: bool, reporter: &mut Reporter) -> StepResult<()> {
-        self.foundation.fault_point(Step::Proc)?;
-        let (proc, fresh) = match fresh_proc() {
-            Ok(proc) => (proc, true),
-            Err(error @ (Errno::PERM | Errno::ACCESS)) => {
-                // An empty one would break cargo, java, `<(…)` and /dev/stdin.
-                let tree = open_tree(rustix::fs::CWD, "/proc", clone_flags()).on(Step::Proc, at)?;
-                let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
-                set_mount_attributes(&tree, attr).on(Step::Proc, at)?;
-                let detail =
-                    format!("/proc is the host's, read-only: the kernel refused a fresh one ({error})");
-                reporter.layer(LayerName::PidNs, LayerStatus::Partial, detail);
-                (tree, false)
-            }
-            Err(error) => return Err(error).on(Step::Proc, at),
-        };
-        let place = self.open(at, false).on(Step::Proc, at)?;
-        self.fix(&proc, &place).on(Step::Proc, at)?;
-        if !user_namespaces {
-            // After the capabilities are gone this can't be written; it belongs to the writer's user namespace.
-            let name = "sys/user/max_user_namespaces";
-            match (write_in(&proc, name, b"0"), fresh) {
-                (Ok(()), _) => {}
-                (Err(error), true) => return Err(error).on(Step::Proc, at.join(name)),
-                (Err(_), false) => {
-                    let detail = "further user namespaces are refused by seccomp alone";
-                    reporter.layer(LayerName::UserNs, LayerStatus::Enforced, detail);
-                }
-            }
-        }
-        // These names are the kernel's own; nobody puts another in their place.
-        for name in PROC_READ_ONLY.into_iter().filter(|_| fresh) {
-            let made = open_tree(&proc, name, clone_flags()).and_then(|tree| {
-                let attr = MountAttr { read_only: true, no_devices: true, recursive: true };
-                set_mount_attributes(&tree, attr)?;
-                attach_in(&tree, &proc, name.as_bytes())
-            });
-            unless_absent(made).on(Step::Proc, at.join(name))?;
-        }
-        for name in PROC_MASKED {
-            // Looked for first: the kernel takes a millisecond to drop a mount that finds no place.
-            let made = openat(&proc, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
-                .and_then(|place| attach(&self.cover("file")?, &place));
-            unless_absent(made).on(Step::Proc, at.join(name))?;
-        }
-        Ok(())
-    }
 }
 
 /// A session's private temp keeps the mount points of its earlier runs. What the box may have put in their place
@@ -367,24 +343,11 @@ fn kept(made: Result<(), Errno>) -> Result<(), Errno> {
     }
 }
 
-fn write_in(directory: &OwnedFd, name: &str, content: &[u8]) -> Result<(), Errno> {
-    let file = openat(directory, name, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
-    rustix::io::write(&file, content).map(drop)
-}
-
 /// Goes to the working directory, if it is still what was checked.
 pub(super) fn enter(path: &UnixPath, id: Option<&FileId>) -> StepResult<()> {
     let directory = open_canonical(rustix::fs::CWD, path.as_bytes(), false).on(Step::Limits, path)?;
     compare(&directory, path, id).map_err(|fault| Fault { step: Step::Limits, ..fault })?;
     rustix::process::fchdir(&directory).on(Step::Limits, path)
-}
-
-/// What a kernel doesn't have needs no cover.
-fn unless_absent(made: Result<(), Errno>) -> Result<(), Errno> {
-    match made {
-        Err(Errno::NOENT) => Ok(()),
-        made => made,
-    }
 }
 
 /// Opens a host path and makes sure that it is what was approved.

@@ -337,6 +337,8 @@ impl Reaper {
         let none = CapabilitySet::empty();
         let none = CapabilitySets { effective: none, permitted: none, inheritable: none };
         rustix::thread::set_capabilities(None, none).at(Step::Init)?;
+        // So does it that PID 1 is not dumpable, where fs.suid_dumpable says so (proc_sys_fs(5)).
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable).at(Step::Init)?;
         target::install(&request.plan.init_seccomp).at(Step::Init)?;
         rustix::io::write(ready, &1_u64.to_ne_bytes()).at(Step::Init)?;
         Ok(())

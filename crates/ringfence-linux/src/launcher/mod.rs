@@ -48,6 +48,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) use process::{Init, Launched, begin, hand_over};
 pub use remote::init;
 pub(crate) use remote::{RemoteLauncher, can_launch};
+#[cfg(test)]
+pub(crate) use report::Reporter;
 pub(crate) use report::{Event, Fault, FaultKind, Inlet, Order, SetUp, SetUpReader, StepResult};
 
 /// What a box is begun with: the launcher's first message.

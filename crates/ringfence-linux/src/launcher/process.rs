@@ -157,6 +157,9 @@ fn in_the_box(
 
 fn prepare(foundation: &Foundation) -> StepResult<()> {
     foundation.fault_point(Step::Prepare)?;
+    if !sys::is_single_threaded() {
+        return Err(Errno::DEADLK).on(Step::Prepare, "other threads of this process");
+    }
     if rustix::process::geteuid().is_root() {
         drop_groups()?;
     }

@@ -128,7 +128,12 @@ impl SetUpReader {
     /// Reads what is there. `Ok(true)` at the end of file.
     pub(crate) fn fill(&mut self, pipe: &mut impl Read) -> std::io::Result<bool> {
         let mut chunk = [0; 4096];
-        let read = pipe.read(&mut chunk)?;
+        let read = loop {
+            match pipe.read(&mut chunk) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                read => break read?,
+            }
+        };
         self.pending.extend_from_slice(&chunk[..read]);
         Ok(read == 0)
     }

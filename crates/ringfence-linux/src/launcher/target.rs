@@ -127,6 +127,7 @@ fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
         (Resource::Nofile, "open files", limits.open_files),
         (Resource::Fsize, "file size", limits.file_size),
     ];
+    let core_ceiling = rustix::process::getrlimit(Resource::Core).maximum.unwrap_or(u64::MAX);
     let mut detail = Vec::new();
     for (resource, name, value) in all {
         let Some(value) = value else { continue };
@@ -136,8 +137,24 @@ fn limits(request: &Request, reporter: &mut Reporter) -> StepResult<()> {
         rustix::process::setrlimit(resource, limit).on(Step::Limits, name)?;
         detail.push(format!("{name} {value}"));
     }
-    reporter.layer(LayerName::Rlimits, LayerStatus::Enforced, detail.join(", "));
+    let (status, detail) = rlimits_report(core_ceiling, &detail);
+    reporter.layer(LayerName::Rlimits, status, detail);
     Ok(())
+}
+
+/// A hard limit of 0 can't be raised to 1, so that a core handler behind a pipe (core(5)) runs outside when a program of the
+/// box crashes.
+fn rlimits_report(core_ceiling: u64, set: &[String]) -> (LayerStatus, String) {
+    let set = set.join(", ");
+    match core_ceiling {
+        0 => (
+            LayerStatus::Partial,
+            format!(
+                "{set}; the caller's hard limit of core size is 0, which starts a core handler behind a pipe"
+            ),
+        ),
+        _ => (LayerStatus::Enforced, set),
+    }
 }
 
 /// no_new_privs, the ambient set and all others, and the identity. The bounding set is PID 1's, which is empty.
@@ -181,24 +198,42 @@ fn restrict_files(request: &Request, reporter: &mut Reporter) -> StepResult<()> 
         reporter.layer(LayerName::Landlock, LayerStatus::Missing, "the kernel has no Landlock");
         return Ok(());
     };
-    if plan.rules.is_none() && !plan.scoped {
-        reporter.layer(LayerName::Landlock, LayerStatus::Missing, format!("ABI {} is too old", plan.abi));
+    let (usual, detail) = landlock_coverage(plan, request.plan.nested_userns);
+    if usual == LayerStatus::Missing {
+        reporter.layer(LayerName::Landlock, usual, detail);
         return Ok(());
     }
-    let status = landlock(plan)?;
-    let files = match &plan.rules {
-        Some(rules) => format!("ABI {}, {} rules", plan.abi, rules.len()),
-        None if request.plan.nested_userns => format!("ABI {}, no file rules: nested namespaces", plan.abi),
-        None => format!("ABI {}, no file rules", plan.abi),
-    };
-    let scoped = if plan.scoped { "" } else { "; abstract sockets and signals are not scoped" };
-    let status = match status {
-        RulesetStatus::FullyEnforced if plan.rules.is_some() => LayerStatus::Enforced,
-        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => LayerStatus::Partial,
+    let status = match landlock(plan)? {
+        RulesetStatus::FullyEnforced => usual,
+        RulesetStatus::PartiallyEnforced => LayerStatus::Partial,
         RulesetStatus::NotEnforced => return Err(Errno::OPNOTSUPP).at(Step::Landlock),
     };
-    reporter.layer(LayerName::Landlock, status, format!("{files}{scoped}"));
+    reporter.layer(LayerName::Landlock, status, detail);
     Ok(())
+}
+
+/// How much of Landlock the plan has once its ruleset is in force, and what it has not.
+fn landlock_coverage(plan: &LandlockPlan, nested_userns: bool) -> (LayerStatus, String) {
+    /// Rights that kernels may lack, with the ABI that brought them (landlock(7)). That of ABI 9 is the socket gate's.
+    const LATER: [(u32, &str); 3] =
+        [(3, "truncation"), (5, "ioctl on devices"), (6, "scopes of abstract sockets and signals")];
+    let abi = plan.abi;
+    let files = match &plan.rules {
+        Some(rules) => format!("{} rules", rules.len()),
+        None if nested_userns => "no file rules: nested namespaces".to_owned(),
+        None => "no file rules: this ABI forbids renames across directories".to_owned(),
+    };
+    let lacks: Vec<_> = LATER.iter().filter(|(since, _)| abi < *since).map(|(_, right)| *right).collect();
+    let status = match &plan.rules {
+        None if !plan.scoped => LayerStatus::Missing,
+        Some(_) if lacks.is_empty() => LayerStatus::Enforced,
+        _ => LayerStatus::Partial,
+    };
+    let lacks = match lacks.is_empty() {
+        true => String::new(),
+        false => format!("; this kernel has no right for {}", lacks.join(", ")),
+    };
+    (status, format!("ABI {abi}, {files}{lacks}"))
 }
 
 fn landlock(plan: &LandlockPlan) -> StepResult<RulesetStatus> {
@@ -407,4 +442,41 @@ fn candidates(program: &[u8], env: &[UnixPath]) -> Vec<Vec<u8>> {
 
 fn strings(list: &[UnixPath]) -> Result<Vec<CString>, std::ffi::NulError> {
     list.iter().map(|text| CString::new(text.as_bytes())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn landlock_is_partial_below_the_rights_that_are_handled_elsewhere() {
+        let coverage = |abi, rules: bool, nested| {
+            let rules = rules.then(Vec::new);
+            landlock_coverage(&LandlockPlan { abi, rules, scoped: abi >= 6 }, nested)
+        };
+        let said = |abi| coverage(abi, true, false);
+        assert_eq!(said(7), (LayerStatus::Enforced, "ABI 7, 0 rules".to_owned()));
+        assert_eq!(said(6).0, LayerStatus::Enforced);
+        for (abi, lacks) in [
+            (5, "no right for scopes of abstract sockets and signals"),
+            (4, "no right for ioctl on devices, scopes"),
+            (2, "no right for truncation, ioctl on devices, scopes"),
+        ] {
+            let (status, detail) = said(abi);
+            assert!(status == LayerStatus::Partial && detail.contains(lacks), "{abi}: {detail}");
+        }
+        // A box that may nest has no file rules, and before ABI 6 nothing else either: that is no fault of the kernel alone.
+        let nested = |abi| coverage(abi, false, true);
+        assert!(nested(5).0 == LayerStatus::Missing && nested(5).1.contains("nested namespaces"));
+        assert_eq!(nested(7).0, LayerStatus::Partial);
+        assert_eq!(coverage(1, false, false).0, LayerStatus::Missing);
+    }
+
+    #[test]
+    fn a_hard_limit_that_cannot_stop_core_handlers_is_reported() {
+        let set = ["core 0".to_owned()];
+        assert_eq!(rlimits_report(1, &set).0, LayerStatus::Enforced);
+        let (status, detail) = rlimits_report(0, &set);
+        assert!(status == LayerStatus::Partial && detail.starts_with("core 0; "), "{detail}");
+    }
 }

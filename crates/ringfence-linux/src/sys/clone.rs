@@ -19,8 +19,8 @@ pub(crate) enum CloneOutcome {
 /// clone3(2) where it works, else clone(2): container runtimes answer clone3 with ENOSYS or EPERM, because
 /// their seccomp filters can't look at its flags.
 ///
-/// Must be called with no other thread running: the copy has only the calling one, and a lock that another
-/// thread held would stay held in it.
+/// Must be called with no other thread running ([`is_single_threaded`]): the copy has only the calling one, and a lock
+/// that another thread held would stay held in it.
 pub(crate) fn clone_with_pidfd(flags: u64) -> Result<CloneOutcome, Errno> {
     debug_assert!(is_single_threaded(), "cloned with other threads running");
     let mut pidfd: libc::c_int = -1;
@@ -69,6 +69,32 @@ pub(crate) fn unshare_network() -> Result<(), Errno> {
     checked(unsafe { libc::unshare(libc::CLONE_NEWNET) }.into()).map(drop)
 }
 
-fn is_single_threaded() -> bool {
-    std::fs::read_dir("/proc/self/task").map(|tasks| tasks.count() <= 1).unwrap_or(true)
+/// Whether the calling thread is the only one. One that was joined counts until the kernel has taken it down, which is
+/// waited for.
+///
+/// Where `/proc` can't say, nothing can be begun anyway.
+pub(crate) fn is_single_threaded() -> bool {
+    const PATIENCE: u32 = 1000;
+    (0..PATIENCE).any(|_| {
+        // Two links of any directory's own, and one for each thread.
+        let single = rustix::fs::stat("/proc/self/task").map_or(true, |found| found.st_nlink <= 3);
+        if !single {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        single
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_thread_is_noticed() {
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let other = std::thread::spawn(move || stopped.recv());
+        assert!(!is_single_threaded());
+        drop(stop);
+        assert!(other.join().unwrap().is_err());
+    }
 }

@@ -1,4 +1,4 @@
-//! The only foreign calls of this crate besides the launcher's: each wrapper is safe to call, checks the return
+//! The only foreign calls of this crate: each wrapper is safe to call, checks the return
 //! value and names the system call's manual page.
 
 mod clone;
@@ -10,7 +10,7 @@ mod process;
 mod signal;
 mod start;
 
-pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork, unshare_network};
+pub(crate) use clone::{CloneOutcome, clone_with_pidfd, fork, is_single_threaded, unshare_network};
 pub(crate) use exec::execve;
 pub(crate) use filter::{Instruction, install_filter, landlock_abi};
 pub(crate) use mount::{MountAttr, set_mount_attributes};

@@ -1,10 +1,12 @@
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ffi::CStr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::io::Errno;
 use rustix::process::Signal;
 
-use super::checked;
+use super::{checked, signal_bit, signal_fd};
 
 /// Ends the process at once, without running destructors or handlers that belong to the supervisor.
 pub(crate) fn exit_now(status: i32) -> ! {
@@ -40,19 +42,7 @@ fn close_range(first: u32, last: u32, flags: u32) -> Result<(), Errno> {
 /// Blocks every signal and gives a signalfd(2) that becomes readable when a child changes state.
 pub(crate) fn block_all_signals() -> Result<OwnedFd, Errno> {
     set_signal_mask(u64::MAX)?;
-    let children: u64 = 1 << (libc::SIGCHLD - 1);
-    // SAFETY: the mask is 8 bytes, as the size says; -1 asks for a new descriptor.
-    let fd = checked(unsafe {
-        libc::syscall(
-            libc::SYS_signalfd4,
-            -1,
-            &raw const children,
-            size_of::<u64>(),
-            libc::SFD_CLOEXEC | libc::SFD_NONBLOCK,
-        )
-    })?;
-    // SAFETY: the kernel gave a new descriptor that nothing else owns.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
+    signal_fd(signal_bit(Signal::CHILD))
 }
 
 /// Empties a signalfd.
@@ -143,13 +133,18 @@ pub(crate) fn clear_arguments_and_environment() {
             entry = entry.add(1);
         }
     }
-    // SAFETY: the C library lets `program_invocation_name` point to argv[0]; the kernel puts the strings of argv
-    // one after the other in writable memory and those of the environment behind them (execve(2)).
+    // SAFETY: the C library lets `program_invocation_name` point to argv[0] if there is one, and the kernel puts the
+    // strings of argv one after the other in writable memory (execve(2)). A program may have set that pointer to
+    // another string, so each argument is written to only where it has been found, and its end leads to the next.
     unsafe {
-        let first = program_invocation_name.cast::<u8>();
-        let end = if environ.is_null() { std::ptr::null_mut() } else { (*environ).cast::<u8>() };
-        if !first.is_null() && first < end && end.offset_from(first) < isize::from(i16::MAX) * 64 {
-            std::ptr::write_bytes(first, 0, end.offset_from(first) as usize);
+        let mut at = program_invocation_name;
+        for argument in std::env::args_os() {
+            let length = argument.len();
+            if at.is_null() || CStr::from_ptr(at).to_bytes() != argument.as_bytes() {
+                break;
+            }
+            std::ptr::write_bytes(at, 0, length);
+            at = at.add(length + 1);
         }
     }
 }

@@ -17,7 +17,7 @@ pub struct LinuxFacts {
     pub landlock_abi: u32,
     /// System directories and symlinks that exist at the root: `/usr`, `/bin`, `/etc`, …
     pub system: Vec<RootEntry>,
-    /// Which of `/tmp`, `/run`, `/dev/shm`, `/var/tmp`, `/sys`, `/proc` exist, as canonical paths.
+    /// Which of `/proc`, `/run`, `/sys` and `/tmp` are directories; a symlink to one is none.
     pub present: Vec<PathBuf>,
     /// Canonical paths of pathname sockets that can be connected or sent to (`/proc/net/unix`).
     pub sockets: Vec<PathBuf>,

@@ -19,6 +19,9 @@ const DEV_LINKS: [(&str, &str); 5] = [
 /// What a root that may nest is seen as inside.
 const NESTING_ROOT: u32 = 1000;
 
+/// The group that nothing belongs to (`nogroup`, the kernel's overflow id).
+const NO_GROUP: u32 = 65534;
+
 /// What a usual run sees of the host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UsualView {
@@ -87,8 +90,9 @@ impl Identity {
     pub(super) fn of(uid: u32, gid: u32, owner: Option<Owner>, nested_userns: bool) -> Self {
         let (uid, gid, switch) = match owner {
             Some(owner) if uid == 0 && owner.uid != 0 => {
-                // A folder of root's group is no reason to have that group's rights.
-                (owner.uid, if owner.gid == 0 { owner.uid } else { owner.gid }, true)
+                // A folder of root's group is no reason to have that group's rights. The group with the user's number
+                // may be another's, such as one that may drive containers.
+                (owner.uid, if owner.gid == 0 { NO_GROUP } else { owner.gid }, true)
             }
             _ => (uid, gid, false),
         };

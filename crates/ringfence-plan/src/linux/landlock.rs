@@ -11,7 +11,8 @@ use super::{Access, MountOp};
 /// Landlock part of a plan (landlock(7)).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LandlockPlan {
-    /// ABI of the kernel that the plan was made for. All rights that it knows are handled, by one ruleset.
+    /// ABI of the kernel that the plan was made for. All rights on files that it knows are
+    /// handled, by one ruleset; those on ports are not, since a box has a network of its own.
     pub abi: u32,
     /// Rules on paths as the box sees them; `None` leaves files to the mount plan alone (ABI 1 would forbid
     /// renames across directories, and a nested sandbox could not mount anything).

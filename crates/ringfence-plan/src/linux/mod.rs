@@ -60,6 +60,10 @@ pub struct LinuxPlan {
     pub protected_count: u32,
 }
 
+/// Permissions of the tmpfs that covers a denied directory with a part that is open again: passing through is allowed,
+/// listing is not.
+pub const PASSAGE: u32 = 0o111;
+
 /// One name or value of the environment, as bytes.
 pub type EnvBytes = UnixPath;
 
@@ -146,6 +150,8 @@ pub enum MountOp {
     Overlay {
         /// Host directory, shown below.
         lower: UnixPath,
+        /// What was approved there; the launcher refuses anything else.
+        id: Option<Box<FileId>>,
         /// Private layer on the host.
         upper: UnixPath,
         /// Scratch directory of overlayfs.
@@ -208,6 +214,16 @@ pub struct Target {
     pub argv: Vec<UnixPath>,
     /// Complete environment as `NAME=value`.
     pub env: Vec<UnixPath>,
+}
+
+impl MountOp {
+    /// The path, if this denies one that must be there as long as the run lasts.
+    pub fn denied(&self) -> Option<&UnixPath> {
+        match self {
+            Self::Mask { at, may_be_gone: false, .. } | Self::Tmpfs { at, mode: PASSAGE, .. } => Some(at),
+            _ => None,
+        }
+    }
 }
 
 impl LinuxPlan {

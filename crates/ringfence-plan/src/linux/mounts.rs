@@ -12,10 +12,10 @@ use ringfence_types::{
 };
 
 use super::facts::{LinuxFacts, RootEntry};
-use super::groundwork::{DEV_SIZE, first_mounts};
+use super::groundwork::{DEV_SIZE, PRIVATE, first_mounts};
 use super::network::{NSSWITCH_CONF, RESOLV_CONF};
 use super::plan::writes_everything;
-use super::{Access, MountOp};
+use super::{Access, MountOp, PASSAGE};
 use crate::ProfileError;
 
 /// The host name inside is `ringfence`.
@@ -26,7 +26,7 @@ enum Rule {
     Pin { symlink: bool, id: Option<Box<FileId>> },
     Read(Source),
     Write(Source),
-    Cache { upper: UnixPath, work: UnixPath },
+    Cache { id: Option<Box<FileId>>, upper: UnixPath, work: UnixPath },
     Protected { symlink: bool, source: Source },
     Deny { directory: bool, may_be_gone: bool },
 }
@@ -82,6 +82,7 @@ impl<'a> Mounts<'a> {
         mounts.base();
         if !writes_everything(policy) {
             mounts.private_directories();
+            mounts.system_roots(true);
             mounts.devices();
         }
         mounts.collect()?;
@@ -115,14 +116,27 @@ impl<'a> Mounts<'a> {
         if !shows_the_disk {
             self.made.extend(["/dev".into(), "/proc".into()]);
             self.seal.push(root);
-            self.system_roots();
+            self.system_roots(false);
+            if self.present("/sys") {
+                let at = UnixPath::from("/sys");
+                self.mount_point(&at, true);
+                self.bind(&at, None, Access::ReadOnly, false);
+                self.views.insert(at, View::Read);
+            }
         }
         self.seal.push("/dev".into());
     }
 
-    /// What every program needs of the host.
-    fn system_roots(&mut self) {
+    /// What every program needs of the host: first what lies elsewhere, then what lies `in_private` directories, which
+    /// hide it from the view of the whole disk too.
+    fn system_roots(&mut self, in_private: bool) {
         for entry in &self.facts.system {
+            let (RootEntry::Directory(path) | RootEntry::Symlink { path, .. }) = entry;
+            let is_hidden = PRIVATE.iter().any(|(own, _)| path.starts_with(own));
+            let is_shown = in_private && self.view(&path.as_path().into()) != View::Private;
+            if is_hidden != in_private || is_shown {
+                continue;
+            }
             match entry {
                 RootEntry::Directory(path) => {
                     let at = UnixPath::from(path.as_path());
@@ -138,12 +152,6 @@ impl<'a> Mounts<'a> {
                     });
                 }
             }
-        }
-        if self.present("/sys") {
-            let at = UnixPath::from("/sys");
-            self.mount_point(&at, true);
-            self.bind(&at, None, Access::ReadOnly, false);
-            self.views.insert(at, View::Read);
         }
     }
 
@@ -213,7 +221,8 @@ impl<'a> Mounts<'a> {
         }
         for CacheMount { at, upper, work, .. } in &policy.caches {
             if at.kind == PathKind::Directory {
-                let rule = Rule::Cache { upper: upper.as_path().into(), work: work.as_path().into() };
+                let (upper, work) = (upper.as_path().into(), work.as_path().into());
+                let rule = Rule::Cache { id: at.id.clone(), upper, work };
                 self.rule(&at.path, rule);
             }
         }
@@ -326,12 +335,18 @@ impl<'a> Mounts<'a> {
                         self.ops.push(MountOp::Pin { at, id: source.id, symlink: false, read_only: false });
                     }
                 }
-                Rule::Cache { upper, work } => {
+                Rule::Cache { id, upper, work } => {
                     if view == View::Read {
-                        self.ops.push(MountOp::Overlay { lower: at.clone(), upper, work, at: at.clone() });
+                        self.ops.push(MountOp::Overlay {
+                            lower: at.clone(),
+                            id,
+                            upper,
+                            work,
+                            at: at.clone(),
+                        });
                         self.views.insert(at, View::Write);
                     } else if self.pinned.contains(&at) {
-                        self.ops.push(MountOp::Pin { at, id: None, symlink: false, read_only: false });
+                        self.ops.push(MountOp::Pin { at, id, symlink: false, read_only: false });
                     }
                 }
                 Rule::Pin { symlink, id } => {
@@ -357,8 +372,7 @@ impl<'a> Mounts<'a> {
                         continue;
                     }
                     if directory && reopened.contains(&at) {
-                        // Passing through is allowed, listing is not.
-                        self.ops.push(MountOp::Tmpfs { at: at.clone(), mode: 0o111, size: DEV_SIZE });
+                        self.ops.push(MountOp::Tmpfs { at: at.clone(), mode: PASSAGE, size: DEV_SIZE });
                         self.seal.push(at.clone());
                     } else {
                         self.ops.push(MountOp::Mask { at: at.clone(), directory, may_be_gone });
@@ -411,18 +425,24 @@ impl<'a> Mounts<'a> {
             }
         } else if let Some(path) = &self.facts.resolv_conf {
             let at = UnixPath::from(path.as_path());
-            if self.view(&at) == View::Private {
+            if self.view(&at) == View::Private && !self.is_denied(path) {
                 self.mount_point(&at, false);
                 self.bind(&at, None, Access::ReadOnly, false);
             }
         }
     }
 
-    /// Puts content of ours in the place of a file of the host's, also where that does not show.
+    /// Puts content of ours in the place of a file of the host's, also where that does not show, unless it is denied.
     fn cover(&mut self, file: Option<&Path>, content: &str) {
-        let Some(at) = file.map(UnixPath::from) else { return };
+        let Some(file) = file.filter(|file| !self.is_denied(file)) else { return };
+        let at = UnixPath::from(file);
         self.mount_point(&at, false);
         self.ops.push(MountOp::Cover { at, content: content.to_owned() });
+    }
+
+    /// Whether a denial decides about the path.
+    fn is_denied(&self, path: &Path) -> bool {
+        self.policy.deny.iter().any(|deny| path.starts_with(&deny.path)) && !self.policy.may_read(path)
     }
 
     fn finish(&mut self) {

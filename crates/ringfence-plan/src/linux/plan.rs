@@ -77,6 +77,13 @@ fn refuse_what_is_missing(policy: &ResolvedPolicy) -> Result<(), ProfileError> {
     if policy.max_processes.is_some() {
         return unsupported("a process limit", "cgroup limits are not built yet");
     }
+    // Nothing can be mounted over the root, and what no mount hides is not denied.
+    if policy.deny.iter().any(|path| path.path.parent().is_none()) {
+        return unsupported(
+            "denying / as a whole",
+            "it leaves nothing to run; deny what is meant, or show less by the mode `strict`",
+        );
+    }
     let own = |path: &ResolvedPath| {
         ["/dev", "/proc"].iter().any(|own| path.path.starts_with(own)) && !path.path.starts_with("/dev/shm")
     };

@@ -1,9 +1,9 @@
 use insta::assert_snapshot;
-use ringfence_plan::ProfileError;
 use ringfence_plan::linux::seccomp::SocketGate;
 use ringfence_plan::linux::{
     Groundwork, HostRules, MountOp, NetworkPlan, PRIVATE, RootEntry, UsualView, linux,
 };
+use ringfence_plan::{LinuxFacts, ProfileError};
 use ringfence_types::{
     CacheMount, HostPattern, Linux, Network, Owner, PathKind, Protected, ProxySettings, ResolvedPolicy,
 };
@@ -30,7 +30,10 @@ fn workspace_write_shows_the_disk_without_secrets() {
         work: "/state/w".into(),
         env: None,
     }];
-    assert_snapshot!(mounts(&plan(&policy)));
+    let plan = plan(&policy);
+    assert_snapshot!(mounts(&plan));
+    let approved = |op: &MountOp| matches!(op, MountOp::Overlay { id, .. } if *id == policy.caches[0].at.id);
+    assert!(plan.mounts.iter().any(approved), "what lies below a layer is what was approved");
 }
 
 #[test]
@@ -89,6 +92,54 @@ fn listening_sockets_are_covered_unless_granted() {
     assert!(text.contains("mount_point at=\"/run/docker.sock\"\nbind"), "{text}");
 }
 
+/// On NixOS that is where all programs are.
+#[test]
+fn a_system_root_below_run_is_not_hidden_by_the_private_one() {
+    let mut facts = facts();
+    let path: std::path::PathBuf = "/run/current-system/sw".into();
+    let target: std::path::PathBuf = "/nix/store/x-system-path".into();
+    let symlink = "symlink at=\"/run/current-system/sw\" target=\"/nix/store/x-system-path\"";
+    let bind = "bind access=\"read_only\" at=\"/run/current-system/sw\" from=\"/run/current-system/sw\"";
+    for (entry, line) in
+        [(RootEntry::Symlink { path: path.clone(), target }, symlink), (RootEntry::Directory(path), bind)]
+    {
+        facts.system.push(entry);
+        for policy in [strict(), workspace_write()] {
+            let text = mounts(&linux(&policy, &facts).unwrap());
+            let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} in\n{text}"));
+            assert!(at("tmpfs at=\"/run\"") < at("directory at=\"/run/current-system\""), "{text}");
+            assert!(at("directory at=\"/run/current-system\"") < at(line), "{text}");
+        }
+        // Where the host's own shows, nothing is to be made.
+        let without_run = LinuxFacts { present: vec!["/tmp".into()], ..facts.clone() };
+        assert!(!mounts(&linux(&workspace_write(), &without_run).unwrap()).contains("current-system"));
+        facts.system.pop();
+    }
+}
+
+/// A denial holds whatever the network needs.
+#[test]
+fn network_files_open_no_denial() {
+    let hosts = vec!["a.com".parse().unwrap()];
+    for network in [Network::AllowAll, Network::AllowHosts { hosts }] {
+        for denied in [file("/run/systemd/resolve/stub-resolv.conf"), dir("/run/systemd"), dir("/etc")] {
+            for base in [strict(), workspace_write()] {
+                let policy = ResolvedPolicy { network: network.clone(), deny: vec![denied.clone()], ..base };
+                let plan = plan(&policy);
+                let opened = |op: &MountOp| match op {
+                    MountOp::Bind { at, .. } | MountOp::Cover { at, .. } | MountOp::MountPoint { at } => {
+                        at.starts_with(&denied.path.as_path().into())
+                    }
+                    _ => false,
+                };
+                let system = |op: &&MountOp| matches!(op, MountOp::Bind { at, .. } if at == &"/etc".into());
+                let opens: Vec<_> = plan.mounts.iter().filter(|op| opened(op) && !system(op)).collect();
+                assert!(opens.is_empty(), "{opens:?} though {denied:?} is denied");
+            }
+        }
+    }
+}
+
 #[test]
 fn the_environment_is_an_allowlist() {
     let plan = plan(&workspace_write());
@@ -113,6 +164,13 @@ fn root_becomes_the_owner_of_the_workspace() {
     let plan = linux(&workspace_write(), &facts).unwrap();
     assert_eq!((plan.identity.uid, plan.identity.gid, plan.identity.switch), (1000, 1000, true));
     let mut policy = workspace_write();
+    policy.workspace_owner = Some(Owner { uid: 999, gid: 0 });
+    let identity = linux(&policy, &facts).unwrap().identity;
+    assert_eq!(
+        (identity.uid, identity.gid),
+        (999, 65534),
+        "neither root's group nor whosever has number 999"
+    );
     policy.workspace_owner = Some(Owner { uid: 0, gid: 0 });
     let plan = linux(&policy, &facts).unwrap();
     assert_eq!((plan.identity.uid, plan.identity.switch), (0, false));
@@ -127,10 +185,12 @@ fn what_cannot_be_kept_is_an_error() {
     let mut policy = strict();
     policy.deny = vec![dir(WORKSPACE)];
     assert_eq!(linux(&policy, &facts()), Err(ProfileError::CwdHidden(WORKSPACE.into())));
-    for own in ["/tmp", "/run", "/proc/1", "/dev/null"] {
+    for own in ["/tmp", "/run", "/proc/1", "/dev/null", "/"] {
         let policy = ResolvedPolicy { deny: vec![dir(own)], ..strict() };
         assert!(matches!(linux(&policy, &facts()), Err(ProfileError::Unsupported { .. })), "{own}");
     }
+    let full = ResolvedPolicy { write: vec![dir("/")], deny: vec![dir("/")], ..workspace_write() };
+    assert!(matches!(linux(&full, &facts()), Err(ProfileError::Unsupported { .. })));
     let all = ResolvedPolicy { network: Network::AllowAll, ..strict() };
     for policy in [
         ResolvedPolicy { deny_hosts: vec!["a.com".parse().unwrap()], ..all.clone() },

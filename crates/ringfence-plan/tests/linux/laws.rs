@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
-use ringfence_plan::linux::{Access, LandlockAccess, LinuxPlan, MountOp};
-use ringfence_types::{PathKind, Protected, ResolvedPolicy, UnixPath};
+use ringfence_plan::linux::{Access, LandlockAccess, LinuxPlan, MountOp, PASSAGE};
+use ringfence_types::{Network, PathKind, Protected, ResolvedPolicy, UnixPath};
 
 use crate::fixture::{dir, plan, strict, workspace_write};
 
@@ -28,7 +28,7 @@ fn shown(plan: &LinuxPlan, path: &UnixPath) -> Shown {
         let (at, view) = match op {
             MountOp::HostTree { access } => ("/".into(), of(*access)),
             MountOp::EmptyRoot => ("/".into(), all),
-            MountOp::Tmpfs { at, mode, .. } => (at.clone(), if *mode == 0o111 { NOTHING } else { all }),
+            MountOp::Tmpfs { at, mode, .. } => (at.clone(), if *mode == PASSAGE { NOTHING } else { all }),
             MountOp::Bind { at, access, .. } => (at.clone(), of(*access)),
             MountOp::Overlay { at, .. } | MountOp::Devpts { at } | MountOp::Proc { at, .. } => {
                 (at.clone(), all)
@@ -63,19 +63,33 @@ fn granted(plan: &LinuxPlan, path: &UnixPath) -> Option<LandlockAccess> {
     rules.iter().filter(|rule| path.starts_with(&rule.path)).map(|rule| rule.access).max()
 }
 
+/// What a network by host replaces by the box's own.
+const NETWORK_FILES: [&str; 2] = ["/etc/nsswitch.conf", "/run/systemd/resolve/stub-resolv.conf"];
+
 fn paths() -> Vec<String> {
     let names = ["", "/a", "/a/b", "/a/b/c", "/a/.git", "/a/.git/hooks", "/d"];
     ["/home/u/project", "/home/u/other", "/srv", "/tmp/x"]
         .iter()
         .flat_map(|root| names.iter().map(move |name| format!("{root}{name}")))
-        .chain(["/usr/bin/x", "/etc/hosts", "/tmp", "/run/x", "/nix/store/x"].map(String::from))
+        .chain(
+            ["/usr/bin/x", "/etc", "/etc/hosts", "/tmp", "/run/x", "/run/systemd", "/nix/store/x"]
+                .map(String::from),
+        )
+        .chain(NETWORK_FILES.map(String::from))
         .collect()
 }
 
 fn policies() -> impl Strategy<Value = ResolvedPolicy> {
     let some = || prop::collection::vec(prop::sample::select(paths()), 0..5);
-    (any::<bool>(), some(), some(), some(), some()).prop_map(|(whole, read, write, deny, protected)| {
+    let network = prop::sample::select(vec![
+        Network::None,
+        Network::AllowHosts { hosts: Vec::new() },
+        Network::AllowAll,
+    ]);
+    let base = (any::<bool>(), network);
+    (base, some(), some(), some(), some()).prop_map(|((whole, network), read, write, deny, protected)| {
         let mut policy = if whole { workspace_write() } else { strict() };
+        policy.network = network;
         let dirs = |paths: Vec<String>| paths.iter().map(|path| dir(path)).collect::<Vec<_>>();
         policy.read.extend(dirs(read));
         policy.write.extend(dirs(write));
@@ -134,9 +148,12 @@ proptest! {
             let protected = policy.protected.read_only.iter().any(|own| host.starts_with(&own.path));
             let view = shown(&plan, &path);
             // These are the box's own even where the whole disk is readable.
-            let private = ["/tmp", "/run", "/etc/hosts"].iter().any(|private| host.starts_with(private));
+            let private = ["/tmp", "/run", "/etc/hosts", "/etc/nsswitch.conf"].iter().any(|private| host.starts_with(private));
             let read = view.read && (view.host || private);
             prop_assert!(read || !policy.may_read(host), "{} {:#?}", path, plan.mounts);
+            if policy.network.is_by_host() && NETWORK_FILES.contains(&text.as_str()) {
+                continue;
+            }
             prop_assert!(view.write && view.host || protected || !policy.may_write(host), "{} {:#?}", path, plan.mounts);
         }
     }

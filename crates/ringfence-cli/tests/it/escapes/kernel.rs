@@ -30,6 +30,17 @@ const fn masked(name: &'static str, act: &'static [&'static str], path: &'static
     row(name, "2.2.5", act, Closed::Errno(&[EACCES, EPERM, ENOENT])).control_as_root().exists(path)
 }
 
+/// A file of the machine's below `/proc`: whoever owns it, root, can change mode and owner without any capability. Here
+/// they are given what they have.
+const fn shared(name: &'static str, act: &'static [&'static str]) -> Row {
+    row(name, "2.2.5", act, Closed::Errno(&[EROFS, EPERM])).control_as_root().exists("/proc/uptime")
+}
+
+fn nesting(fixture: &ringfence_testkit::Fixture) -> Setup {
+    fixture.write("host/nested.toml", "[sandbox.linux]\nnested_userns = true\n");
+    Setup::default()
+}
+
 /// A device node.
 const fn device(name: &'static str, act: &'static [&'static str], path: &'static str) -> Row {
     row(name, "2.3", act, Closed::Errno(&[ENOENT])).control_as_root().exists(path)
@@ -129,6 +140,13 @@ pub(crate) const ROWS: &[Row] = &[
     knob("tune huge pages", &["open-write", SYS_HUGE_PAGES], SYS_HUGE_PAGES),
     knob("write a firmware hook", &["open-write", "/sys/kernel/uevent_helper"], "/sys/kernel/uevent_helper"),
     knob("move to another cgroup", &["open-write", "{cgroup}"], "{cgroup}").setup(cgroup),
+    shared("change a mode that all instances of proc share", &["chmod", "/proc/uptime", "444"]),
+    shared("change such a mode by descriptor", &["fd-chmod", "/proc/uptime", "444"]),
+    shared("change an owner that all instances of proc share", &["chown", "/proc/uptime", "-1", "0"])
+        .only(Caller::Root),
+    shared("change such a mode in a box that may nest", &["chmod", "/proc/uptime", "444"])
+        .setup(nesting)
+        .flags(&["--config", "{host}/nested.toml"]),
     masked("read the kernel's memory", &["open-read", "/proc/kcore"], "/proc/kcore"),
     masked("read the kernel's messages", &["open-read", "/proc/kmsg"], "/proc/kmsg"),
     masked("read the timers", &["open-read", "/proc/timer_list"], "/proc/timer_list"),

@@ -94,6 +94,12 @@ fn unix_sockets(fixture: &Fixture) -> Setup {
         .name("{abstract-datagram}", datagram_name)
 }
 
+/// A place to mount one of them at.
+fn mounted_socket(fixture: &Fixture) -> Setup {
+    fixture.write("host/mounted.sock", "");
+    unix_sockets(fixture)
+}
+
 /// A shared memory segment and a message queue of the host's.
 fn ipc(fixture: &Fixture) -> Setup {
     let key = i64::from(std::process::id()) << 8 | i64::from(COUNTER.fetch_add(1, Ordering::Relaxed) & 0xff);
@@ -168,6 +174,14 @@ pub(crate) const ROWS: &[Row] = &[
     row("connect to a socket through a symlink", "2.3", &["connect-unix", "{ws}/way-out.sock"], CUT_OFF)
         .setup(unix_sockets),
     row("connect to a socket through /proc/self/root", "2.3", SOCKET_BY_MAGIC, CUT_OFF).setup(unix_sockets),
+    row(
+        "connect to a mounted socket of another network",
+        "2.3",
+        &["connect-unix", "{host}/mounted.sock"],
+        CUT_OFF,
+    )
+    .setup(mounted_socket)
+    .prefix(MOUNTED),
     row("send to a datagram socket by path", "2.3", &["send-unix", "{host}/log.sock"], CUT_OFF)
         .setup(unix_sockets),
     row("connect to an abstract socket", "2.4", &["connect-abstract", "{abstract}"], CUT_OFF)
@@ -215,5 +229,14 @@ pub(crate) const ROWS: &[Row] = &[
 
 /// A refused fast open fails like connect(2), or is not known to the box's own loopback.
 const FAST_OPEN: Closed = Closed::Errno(&[ECONNREFUSED, ENETUNREACH, EPERM, libc::EOPNOTSUPP]);
+/// As an engine passes a socket of its host's on to a container: the list of the container's network lacks it.
+const MOUNTED: &[&str] = &[
+    "unshare",
+    "-Urmn",
+    "bash",
+    "-c",
+    "mount --bind {host}/service.sock {host}/mounted.sock && exec \"$@\"",
+    "bash",
+];
 const SOCKET_BY_MAGIC: &[&str] = &["connect-unix", "/proc/self/root{host}/service.sock"];
 const ABSTRACT: &[&str] = &["connect-abstract", "{abstract}"];

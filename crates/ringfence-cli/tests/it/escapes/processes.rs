@@ -1,6 +1,6 @@
 //! Processes outside, and the box's own PID 1, which is set up by the launcher and knows what lies outside.
 
-use libc::{EACCES, ENOENT, ENOSYS, EPERM, ESRCH};
+use libc::{EACCES, ENOENT, ENOSYS, EPERM, EROFS, ESRCH};
 use ringfence_testkit::{Fixture, Running};
 use serde_json::Value;
 
@@ -28,6 +28,8 @@ fn bystander(fixture: &Fixture) -> Setup {
 
 const UNSEEN: Closed = Closed::Errno(&[ESRCH, ENOENT]);
 const REFUSED: Closed = Closed::Errno(&[EPERM, EACCES]);
+/// In a box of root's all of `/proc` is read-only, and the kernel asks that first.
+const WRITE_REFUSED: Closed = Closed::Errno(&[EPERM, EACCES, EROFS]);
 const BARRED: Closed = Closed::Errno(&[EPERM]);
 
 const fn outside(name: &'static str, act: &'static [&'static str]) -> Row {
@@ -71,7 +73,10 @@ pub(crate) const ROWS: &[Row] = &[
     init("read the environment of PID 1", &["proc-file", "1", "environ"], &["proc-file", "{pid}", "environ"]),
     init("read the memory map of PID 1", &["proc-file", "1", "maps"], &["proc-file", "{pid}", "maps"]),
     init("read the auxiliary vector of PID 1", &["proc-file", "1", "auxv"], &["proc-file", "{pid}", "auxv"]),
-    init("open the memory of PID 1", &["open-write", "/proc/1/mem"], &["open-write", "/proc/{pid}/mem"]),
+    init("open the memory of PID 1", &["open-read", "/proc/1/mem"], &["open-read", "/proc/{pid}/mem"]),
+    row("open the memory of PID 1 for writing", "2.2.8", &["open-write", "/proc/1/mem"], WRITE_REFUSED)
+        .setup(bystander)
+        .control(&["open-write", "/proc/{pid}/mem"]),
     init("enter the root of PID 1", &["proc-link", "1", "root"], &["proc-link", "{pid}", "root"]),
     init("enter the folder of PID 1", &["proc-link", "1", "cwd"], &["proc-link", "{pid}", "cwd"]),
     init("open the program of PID 1", &["proc-link", "1", "exe"], &["proc-link", "{pid}", "exe"]),

