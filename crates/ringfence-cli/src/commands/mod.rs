@@ -25,9 +25,12 @@ use crate::output::{ErrorReport, RunReport, check_stdout, print_error, print_jso
 use crate::usage::UsageError;
 
 /// Does what the command line asks for, says what went wrong, and tells how to end.
-pub(crate) fn run(argv: &[OsString], invocation: &Invocation) -> Exit {
+pub(crate) fn run(argv: &[OsString], invocation: &mut Invocation) -> Exit {
     let result = match args::parse(argv) {
-        Ok(parsed) => dispatch(parsed),
+        Ok(parsed) => {
+            invocation.json = parsed.json();
+            dispatch(parsed)
+        }
         Err(error) if !error.use_stderr() => return help(&error),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             return match help(&error) {
