@@ -12,7 +12,7 @@ mod usage;
 
 use std::any::Any;
 use std::ffi::OsString;
-use std::panic;
+use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
 use crate::args::Invocation;
@@ -23,16 +23,17 @@ fn main() -> ExitCode {
     ringfence::init();
     ringfence::ignore_file_size_signal();
     let argv: Vec<OsString> = std::env::args_os().collect();
-    let invocation = Invocation::of(&argv);
+    let mut invocation = Invocation::of(&argv);
     panic::set_hook(Box::new(|info| {
         let place = info.location().map(|at| format!(" ({}:{})", at.file(), at.line())).unwrap_or_default();
         output::print_error(&CliError::Panic(format!("{}{place}", panic_text(info.payload()))));
     }));
     // The hook has said what happened; unwinding has restored the terminal and ended the run.
-    let exit = panic::catch_unwind(|| commands::run(&argv, &invocation)).unwrap_or_else(|payload| {
-        commands::report_in_json(&invocation, &CliError::Panic(panic_text(payload.as_ref()).to_owned()));
-        Exit::Refused
-    });
+    let exit = panic::catch_unwind(AssertUnwindSafe(|| commands::run(&argv, &mut invocation)))
+        .unwrap_or_else(|payload| {
+            commands::report_in_json(&invocation, &CliError::Panic(panic_text(payload.as_ref()).to_owned()));
+            Exit::Refused
+        });
     exit.into()
 }
 

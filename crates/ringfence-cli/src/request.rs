@@ -73,7 +73,7 @@ impl Request {
         Ok(Self {
             place,
             cwd,
-            options: options(policy, network),
+            options: options(policy, network, limits),
             config: setup.config.clone(),
             required: setup.require.clone(),
             prompt,
@@ -158,7 +158,7 @@ fn places(policy: &PolicyArgs) -> Result<(Place, Option<PathBuf>), CliError> {
     }
 }
 
-fn options(policy: &PolicyArgs, network: &NetworkArgs) -> RunOptions {
+fn options(policy: &PolicyArgs, network: &NetworkArgs, limits: &LimitArgs) -> RunOptions {
     let profiles = match policy.profile.as_slice() {
         [] => vec![ProfileChoice::Auto],
         names => names.iter().map(|name| profile(name)).collect(),
@@ -182,6 +182,7 @@ fn options(policy: &PolicyArgs, network: &NetworkArgs) -> RunOptions {
         loopback_ports: network.allow_loopback.clone(),
         publish: network.publish.clone(),
         sni: network.sni.map(SniCheck::from),
+        timeout: limits.timeout,
         no_spawn: policy.no_spawn,
         env: policy.env.clone(),
         force_root: policy.force_root,

@@ -44,6 +44,16 @@ pub enum BindError {
 }
 
 impl BindError {
+    /// Whether the command asks for what is granted to nobody, as opposed to something that failed.
+    pub fn is_refusal(&self) -> bool {
+        match self {
+            Self::Session(SessionError::Baseline(error)) | Self::Resolve(error) => error.is_refusal(),
+            Self::Session(error) => matches!(error, SessionError::RingfenceHome(_)),
+            Self::Cwd(_) => true,
+            Self::Protected(_) => false,
+        }
+    }
+
     /// What can be done about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {

@@ -62,6 +62,8 @@ pub struct SessionPolicy {
     pub baseline: SandboxCapabilities,
     /// Whether `/`, home directories and system directories may be writable roots.
     pub force_root: bool,
+    /// What was to be denied and could not be looked for to its end, such as entries of the secrets list.
+    pub deny_incomplete: Vec<PathBuf>,
     /// A private writable `HOME` at this path.
     pub private_home: Option<PathBuf>,
     /// Host caches to be shown below a private layer of the workspace.

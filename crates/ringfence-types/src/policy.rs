@@ -179,6 +179,9 @@ pub struct ResolvedPolicy {
     /// Denied files that had further names (hard links), by which they may be reached. They decide nothing
     /// themselves. Sorted.
     pub deny_linked: Vec<PathBuf>,
+    /// Entries of the secrets list that stand for more than was looked for, so that not all of it is in `deny`.
+    /// They decide nothing themselves.
+    pub deny_incomplete: Vec<PathBuf>,
     /// Network beyond the box.
     pub network: Network,
     /// Hosts that may not be reached whatever `network` says; without a port on every port. Sorted, without
@@ -239,7 +242,7 @@ impl ResolvedPolicy {
 
     /// Layers that keep this policy only in part whatever a driver does, and why.
     pub fn shortfalls(&self) -> Vec<(LayerName, String)> {
-        let denials = self.pattern_gap().into_iter().chain(self.link_gap());
+        let denials = self.pattern_gap().into_iter().chain(self.link_gap()).chain(self.secrets_gap());
         let denials = denials.map(|gap| (LayerName::MountNs, gap));
         let everything = self.writable().any(|root| root.parent().is_none());
         let temp = (self.session_tmp.is_some() && !everything).then(|| {
@@ -261,6 +264,12 @@ impl ResolvedPolicy {
     fn link_gap(&self) -> Option<String> {
         let what = "denied files that have other names too, which are not covered";
         Some(format!("{what}: {}", some_of(&self.deny_linked)?))
+    }
+
+    /// Secrets that nobody looked for.
+    fn secrets_gap(&self) -> Option<String> {
+        let what = "secrets of which there are too many to look for";
+        Some(format!("{what}: {}", some_of(&self.deny_incomplete)?))
     }
 
     /// Roots of all that may be written.

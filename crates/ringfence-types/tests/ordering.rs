@@ -119,6 +119,7 @@ fn empty() -> ResolvedPolicy {
         deny: Vec::new(),
         deny_patterns: Vec::new(),
         deny_linked: Vec::new(),
+        deny_incomplete: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
         internal_hosts: Vec::new(),

@@ -97,6 +97,7 @@ impl SandboxError {
             Self::PolicyDenied(_) => "policy_denied",
             Self::RateLimited(_) => "rate_limited",
             Self::CwdDenied(_) | Self::CapabilityDenied(_) => "capability_denied",
+            Self::Bind(error) if error.is_refusal() => "capability_denied",
             Self::ApprovalTimeout(_) => "approval_timeout",
             Self::ApprovalUnavailable(_) => "approval_unavailable",
             Self::Profile(_) => "profile",

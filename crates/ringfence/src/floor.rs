@@ -186,10 +186,14 @@ fn secret_at(bytes: &[u8], at: usize) -> Option<(usize, &'static str)> {
     })
 }
 
+/// Bytes in which the label of a PEM text stands; looking further at each beginning would cost the square of the length.
+const LABEL: usize = 128;
+
 /// Length of a private key in PEM (RFC 7468); one that is cut off is redacted to the end.
 fn private_key(rest: &[u8]) -> Option<usize> {
-    let line_end = rest.iter().position(|&byte| byte == b'\n' || byte == b'\\').unwrap_or(rest.len());
-    if !contains(&rest[..line_end], b"PRIVATE KEY") {
+    let head = &rest[..rest.len().min(LABEL)];
+    let line_end = head.iter().position(|&byte| byte == b'\n' || byte == b'\\').unwrap_or(head.len());
+    if !contains(&head[..line_end], b"PRIVATE KEY") {
         return None;
     }
     let Some(end) = find(rest, KEY_END) else { return Some(rest.len()) };
@@ -243,6 +247,8 @@ mod tests {
         );
         let certificate = "-----BEGIN CERTIFICATE-----\nMII\n-----END CERTIFICATE-----\n";
         assert_eq!(redacted(certificate), certificate);
+        let far = format!("-----BEGIN CERTIFICATE-----{}a PRIVATE KEY", "A".repeat(LABEL));
+        assert_eq!(redacted(&far), far, "no label is that long");
     }
 
     #[test]

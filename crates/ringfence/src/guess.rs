@@ -154,6 +154,7 @@ mod tests {
             deny: vec![at("/home/u/.ssh")],
             deny_patterns: Vec::new(),
             deny_linked: Vec::new(),
+            deny_incomplete: Vec::new(),
             network: Network::None,
             deny_hosts: Vec::new(),
             internal_hosts: Vec::new(),

@@ -87,8 +87,9 @@ pub use sandbox::{MockSandbox, NoopSandbox, Sandbox};
 
 pub use ringfence_gate::{
     ApprovalAction, ApprovalGate, ApprovalOutcome, ApprovalRequester, ApprovalResponse, ApprovedRun,
-    CacheRequest, DriverError, DriverOutput, Lifetime, Occasion, OsSandboxDriverTrait, SessionPolicy,
-    SessionStart, TerminalRequester, session_directory,
+    CacheRequest, DriverError, DriverOutput, HostAnswer, HostApproval, Lifetime, Occasion,
+    OsSandboxDriverTrait, Pins, RunLimits, RunParts, SessionPolicy, SessionStart, TerminalHolder,
+    TerminalLoan, TerminalRequester, session_directory,
 };
 #[cfg(target_os = "linux")]
 pub use ringfence_linux::{LinuxDriver, LocalBox, ignore_file_size_signal, init, stdout_was_closed};

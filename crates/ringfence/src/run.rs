@@ -1,5 +1,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use ringfence_gate::SessionPolicy;
 use ringfence_types::{EnvVar, HostPattern, NetworkPolicy, ProxySettings, Publish, SniCheck};
@@ -42,6 +43,8 @@ pub struct RunOptions {
     pub publish: Vec<Publish>,
     /// What is done about TLS server names that don't fit; `None` leaves the configuration's.
     pub sni: Option<SniCheck>,
+    /// Longest run that needs no question; beats that of a profile.
+    pub timeout: Option<Duration>,
     /// Takes away the right to start processes.
     pub no_spawn: bool,
     /// Variables: `NAME` passes the host's value, `NAME=value` sets one.
@@ -87,7 +90,8 @@ impl SessionSettings {
         grants.read(&options.read);
         grants.write(&options.write);
         grants.deny(&options.deny);
-        let secrets = if mode == Mode::FullAccess { Vec::new() } else { secrets::find(host).paths };
+        let secrets::Found { paths: secrets, incomplete } =
+            if mode == Mode::FullAccess { secrets::Found::default() } else { secrets::find(host) };
 
         // Whoever asks for no network or for all of it has no use for single hosts.
         let by_host = !matches!(options.network, Some(NetworkPolicy::None | NetworkPolicy::AllowAll));
@@ -108,7 +112,9 @@ impl SessionSettings {
         capabilities.unix_sockets.extend(options.unix_sockets.iter().map(|path| workspace.join(path)));
         capabilities.devices = selected.devices;
         capabilities.devices.extend(options.devices.iter().cloned());
-        capabilities.timeout_secs = selected.timeout.map(|limit| limit.as_secs());
+        // Rounded up, as that of a command is.
+        let seconds = |limit: Duration| limit.as_secs().saturating_add(u64::from(limit.subsec_nanos() > 0));
+        capabilities.timeout_secs = options.timeout.or(selected.timeout).map(seconds);
         let named: Vec<&HostPattern> =
             selected.allow_hosts.iter().chain(&options.allow_hosts).chain(packages.hosts()).collect();
         capabilities.internal_hosts = packages.hosts().map(ToString::to_string).collect();
@@ -134,6 +140,7 @@ impl SessionSettings {
         let policy = SessionPolicy {
             baseline: capabilities,
             force_root: options.force_root || mode == Mode::FullAccess,
+            deny_incomplete: incomplete.into_iter().map(PathBuf::from).collect(),
             // Where the rest of the disk is shown, the home directory is too.
             private_home: host.home().filter(|_| mode == Mode::Strict),
             // `read-only` writes nothing that outlives the run; `full-access` has the caches themselves.

@@ -14,9 +14,9 @@ use std::time::Duration;
 use async_trait::async_trait;
 use ringfence::{
     ApprovalGate, ApprovalOutcome, Connection, Connections, Denial, DenialKind, DenialSource, DriverError,
-    DriverOutput, HookContext, HookDecision, LayerReport, MockSandbox, NetworkPolicy, OutputFloor,
-    RunOptions, Sandbox, SandboxBeforeHook, SandboxCapabilities, SandboxCommand, SandboxError, SessionId,
-    SessionSettings, SessionStart, Stdio, Step, WorkspaceSandbox, build_sandbox, current_session,
+    DriverOutput, HookContext, HookDecision, LayerName, LayerReport, LayerStatus, MockSandbox, NetworkPolicy,
+    OutputFloor, RunOptions, Sandbox, SandboxBeforeHook, SandboxCapabilities, SandboxCommand, SandboxError,
+    SessionId, SessionSettings, SessionStart, Stdio, Step, WorkspaceSandbox, build_sandbox, current_session,
     invoke_with_session_trace, session_directory, spawn_in_session,
 };
 use support::{FakeDriver, FakeRequester, Ledger, Reply, World};
@@ -177,6 +177,24 @@ async fn the_most_specific_timeout_counts() {
     let timeouts: Vec<_> = runs.iter().map(|run| run.timeout.unwrap()).collect();
     assert_eq!(timeouts, [Duration::from_secs(9), Duration::from_secs(5), Duration::from_millis(300)]);
     assert_eq!(runs[0].max_output_bytes, 4096);
+}
+
+#[tokio::test]
+async fn denials_that_are_incomplete_make_the_layer_partial() {
+    for incomplete in [Vec::new(), vec!["~/keys*".into()]] {
+        let mut world = World::new();
+        let options = RunOptions::default();
+        let settings = SessionSettings::resolve(&world.config, &world.host, world.dir.path(), &options);
+        let mut settings = settings.unwrap();
+        settings.policy.deny_incomplete = incomplete;
+        let partial = !settings.policy.deny_incomplete.is_empty();
+        world.config.session = Some(settings);
+        let output = sandbox(&world).execute(command("a")).await.unwrap();
+        let layer = output.layers.get(LayerName::MountNs);
+        let told = layer
+            .is_some_and(|layer| layer.status == LayerStatus::Partial && layer.detail.contains("~/keys*"));
+        assert_eq!(told, partial, "{layer:?}");
+    }
 }
 
 /// Records that it was asked, and refuses programs named after it.

@@ -41,6 +41,21 @@ pub(crate) enum Parsed {
     Version,
 }
 
+impl Parsed {
+    /// Whether one JSON object is asked for.
+    pub(crate) fn json(&self) -> bool {
+        match self {
+            Self::Run(args) => args.json,
+            Self::Check(args) => args.json,
+            Self::Explain(args) => args.json,
+            Self::Doctor(args) => args.json,
+            Self::ConfigCheck(args) => args.json,
+            Self::Proxy(args) => args.json,
+            Self::Shell(_) | Self::Init(_) | Self::Completions(_) | Self::Man(_) | Self::Version => false,
+        }
+    }
+}
+
 /// `ringfence doctor`
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
@@ -90,7 +105,8 @@ pub(crate) struct ManArgs {
 pub(crate) struct Invocation {
     /// The subcommand that was typed, if there is one of that name.
     pub(crate) name: Option<&'static str>,
-    /// Whether `--json` stands among ringfence's own arguments.
+    /// Whether `--json` stands among ringfence's own arguments. A guess before they are parsed: without `--` it may
+    /// be the program's.
     pub(crate) json: bool,
 }
 

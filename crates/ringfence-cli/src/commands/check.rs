@@ -5,6 +5,7 @@ use std::ffi::OsStr;
 use std::fmt::Write as _;
 use std::fs;
 use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::os::fd::AsFd as _;
 use std::path::Path;
 
 use ringfence::HostEnv;
@@ -171,7 +172,8 @@ fn word(verdict: &Verdict) -> &'static str {
 /// JSON lines in, JSON lines out, in the same order.
 fn batch(policy: &CommandPolicy) -> Result<Exit, CliError> {
     check_stdout()?;
-    let mut input = io::stdin().lock();
+    let input = io::stdin().as_fd().try_clone_to_owned().map_err(CliError::Input)?;
+    let mut input = io::BufReader::new(fs::File::from(input));
     let mut output = io::BufWriter::new(io::stdout().lock());
     let mut line = Vec::new();
     loop {
@@ -183,8 +185,8 @@ fn batch(policy: &CommandPolicy) -> Result<Exit, CliError> {
             answer.push(b'\n');
             output.write_all(&answer)
         });
-        // Whoever asks line by line is answered line by line.
-        let flushed = if input.fill_buf().is_ok_and(<[u8]>::is_empty) { output.flush() } else { Ok(()) };
+        // Whoever waits for an answer before the next line gets it; who has sent more is answered in larger pieces.
+        let flushed = if input.buffer().contains(&b'\n') { Ok(()) } else { output.flush() };
         match written.and(flushed) {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(Exit::Success),
             other => other.map_err(CliError::Output)?,

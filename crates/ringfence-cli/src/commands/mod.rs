@@ -29,7 +29,7 @@ use crate::usage::UsageError;
 const LEAST_STACK: u64 = 256 << 10;
 
 /// Does what the command line asks for, says what went wrong, and tells how to end.
-pub(crate) fn run(argv: &[OsString], invocation: &Invocation) -> Exit {
+pub(crate) fn run(argv: &[OsString], invocation: &mut Invocation) -> Exit {
     enough_stack().and_then(|()| answer(argv, invocation)).unwrap_or_else(|error| {
         print_error(&error);
         report_in_json(invocation, &error);
@@ -44,9 +44,12 @@ fn enough_stack() -> Result<(), CliError> {
     }
 }
 
-fn answer(argv: &[OsString], invocation: &Invocation) -> Result<Exit, CliError> {
+fn answer(argv: &[OsString], invocation: &mut Invocation) -> Result<Exit, CliError> {
     match args::parse(argv) {
-        Ok(parsed) => dispatch(parsed),
+        Ok(parsed) => {
+            invocation.json = parsed.json();
+            dispatch(parsed)
+        }
         Err(error) if !error.use_stderr() => Ok(help(&error)),
         Err(error) if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             Ok(match help(&error) {

@@ -69,7 +69,7 @@ fn execute(
     script::look(&mut command);
     let captured = command.stdio == Stdio::Capture;
     for line in prepared.sandbox.recovered() {
-        print_note(&format!("ringfence: left by a run that crashed: {line}\n"));
+        print_note(&format!("ringfence: left by a run that crashed: {}\n", one_line(&line)));
     }
     for line in prepared.sandbox.policy_problems() {
         print_note(&format!("ringfence: {}\n", one_line(&line)));
@@ -99,10 +99,9 @@ fn execute(
     if let Some(layers) = layers.filter(|_| request.verbose) {
         print_note(&layer_lines(layers.iter()));
     }
-    if let Ok(output) = &result
-        && !captured
-        && !request.quiet
-    {
+    // Also of a run that was ended: what had been refused by then may be why.
+    let output = result.as_ref().map_or_else(CliError::output, Some);
+    if let Some(output) = output.filter(|_| !captured && !request.quiet) {
         print_note(&denial_lines(&output.denials));
     }
     result

@@ -1,5 +1,7 @@
 //! The commands beside `run`: what they promise, apart from their exact words.
 
+use std::io::Write as _;
+
 use ringfence_testkit::{Fixture, Invocation, Terminal};
 use serde_json::Value;
 
@@ -28,6 +30,57 @@ fn usage_errors_have_the_commands_status() {
         assert_eq!(finished.out(), "", "{}", finished.report());
         assert!(finished.err().contains("hint:"), "{}", finished.report());
     }
+}
+
+#[test]
+fn a_batch_is_answered_line_by_line() {
+    let fixture = own_fixture();
+    let (questions, mut ours) = std::io::pipe().expect("pipe");
+    let mut batch = fixture.ringfence(["check", "--batch"]).stream(0, questions).spawn();
+    for id in 1..=3 {
+        let line = format!("{{\"id\":{id},\"argv\":[\"ls\"]}}\n");
+        // The beginning of the next question is no reason to wait with an answer.
+        let early = if id < 3 { "{" } else { "" };
+        let line = if id > 1 { &line[1..] } else { &line };
+        ours.write_all(format!("{line}{early}").as_bytes()).expect("write");
+        batch.wait_for(&format!("\"id\":{id},"));
+    }
+    drop(ours);
+    let finished = batch.wait().code_is(0);
+    assert_eq!(finished.out().lines().count(), 3, "{}", finished.report());
+}
+
+/// Without `--` what follows the program is its own all the same.
+#[test]
+fn the_json_of_a_program_is_not_ours() {
+    let fixture = own_fixture();
+    for (words, ours) in [
+        (&["run", "--workspace", "/nonexistent", "true", "--json"][..], false),
+        (&["run", "--workspace", "/nonexistent", "--json", "true"], true),
+        (&["explain", "--workspace", "/nonexistent", "true", "--json"], false),
+        // Where nothing can be told for sure: whoever asked for JSON gets it.
+        (&["run", "--nonsense", "true", "--json"], true),
+    ] {
+        let finished = fixture.ringfence(words).finish().code_is(125);
+        assert_eq!(finished.out().starts_with('{'), ours, "{}", finished.report());
+        assert_eq!(finished.out().is_empty(), !ours, "{}", finished.report());
+    }
+}
+
+#[test]
+fn grants_that_nobody_gets_are_refusals_of_capabilities() {
+    as_each_caller(|fixture| {
+        let kind = |flags: &[&str]| {
+            let finished = fixture.inside(&[&["--json"], flags].concat(), &["true"]).finish().code_is(125);
+            finished.json()["error"]["kind"].as_str().unwrap_or_default().to_owned()
+        };
+        fixture.mkdir("host/repository/.git");
+        for path in ["/", "{state}", "{host}/repository/.git"] {
+            assert_eq!(kind(&["--write", &fixture.expand(path)]), "capability_denied", "{path}");
+        }
+        // What fails is none.
+        assert_eq!(kind(&["--write", "/proc/self/exe/x"]), "io");
+    });
 }
 
 #[test]

@@ -81,6 +81,22 @@ fn a_timeout_gives_124_and_what_was_written() {
 }
 
 #[test]
+fn a_run_that_was_ended_still_says_what_was_found() {
+    as_each_caller(|fixture| {
+        let found = "protected path appeared or changed";
+        for (flags, rest, code) in [(&[][..], "true", 0), (&["--timeout", "3s"], "sleep 60", 124)] {
+            let script = format!("echo '{{}}' >.mcp.json; {rest}");
+            let finished = fixture.shell_inside(flags, &script).finish().code_is(code);
+            assert!(finished.err().contains(found), "{}", finished.report());
+            std::fs::remove_file(fixture.ws().join(".mcp.json")).expect("rm");
+        }
+        let quiet = fixture.shell_inside(&["--timeout", "3s", "--quiet"], "echo '{}' >.mcp.json; sleep 60");
+        let quiet = quiet.finish().code_is(124);
+        assert!(!quiet.err().contains(found), "{}", quiet.report());
+    });
+}
+
+#[test]
 fn json_tells_the_programs_status_from_ours() {
     as_each_caller(|fixture| {
         for code in [42, 124, 125, 126, 127] {

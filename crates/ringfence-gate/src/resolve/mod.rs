@@ -118,6 +118,10 @@ pub enum ResolveError {
 }
 
 impl ResolveError {
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::RingfenceHome(_) | Self::DangerousRoot(_) | Self::InsideGit { .. })
+    }
+
     /// What can be done about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
@@ -232,6 +236,7 @@ pub(crate) fn resolve(
         deny,
         deny_patterns: patterns,
         deny_linked: linked,
+        deny_incomplete: session.deny_incomplete.clone(),
         network: network(&request.network)?,
         deny_hosts: deny_hosts(request, inherited)?,
         internal_hosts: internal_hosts(request)?,

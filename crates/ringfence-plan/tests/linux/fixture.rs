@@ -67,6 +67,7 @@ pub(crate) fn strict() -> ResolvedPolicy {
         deny: Vec::new(),
         deny_patterns: Vec::new(),
         deny_linked: Vec::new(),
+        deny_incomplete: Vec::new(),
         network: Network::None,
         deny_hosts: Vec::new(),
         internal_hosts: Vec::new(),

@@ -28,7 +28,8 @@ const ENCRYPTED_CLIENT_HELLO: u16 = 0xfe0d;
 pub(crate) fn find(bytes: &[u8]) -> Found {
     match bytes {
         [] | [HANDSHAKE] | [HANDSHAKE, 3] => return Found::Incomplete,
-        [HANDSHAKE, 3, 0..=4, ..] => {}
+        // The minor version is to be ignored (RFC 8446, section 5.1).
+        [HANDSHAKE, 3, ..] => {}
         _ => return Found::NotTls,
     }
     match handshake(bytes) {
@@ -208,10 +209,17 @@ pub(crate) mod tests {
     }
 
     #[test]
+    fn the_version_of_a_record_says_nothing() {
+        for minor in [0, 4, 5, 0xff] {
+            let mut bytes = client_hello("a.example");
+            bytes[2] = minor;
+            assert_eq!(find(&bytes), named("a.example"), "{minor}");
+        }
+    }
+
+    #[test]
     fn what_is_not_tls_is_known_at_once() {
-        for bytes in
-            [&b"GET / HTTP/1.1"[..], b"SSH-2.0", b"\x16\x02", b"\x16\x03\x05", b"\0", b"\x80\x2e\x01\x03\x01"]
-        {
+        for bytes in [&b"GET / HTTP/1.1"[..], b"SSH-2.0", b"\x16\x02", b"\0", b"\x80\x2e\x01\x03\x01"] {
             assert_eq!(find(bytes), Found::NotTls, "{bytes:?}");
         }
     }

@@ -1,3 +1,4 @@
+use std::error::Error as _;
 use std::mem;
 use std::path::Path;
 use std::sync::Arc;
@@ -167,5 +168,35 @@ pub(super) fn lines(quarantined: &Quarantined) -> Vec<String> {
         .failed
         .iter()
         .map(|(path, error)| format!("{} could not be moved away: {error}", shown(path)));
-    moved.chain(failed).collect()
+    let unjournaled = quarantined.unjournaled.iter().map(|error| {
+        let cause = error.source().map(|source| format!(": {source}")).unwrap_or_default();
+        format!("a crash meanwhile would have left the rest in place: {error}{cause}")
+    });
+    moved.chain(failed).chain(unjournaled).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::path::PathBuf;
+
+    use ringfence_gate::protected::QuarantineError;
+
+    use super::*;
+
+    #[test]
+    fn a_quarantine_without_a_journal_says_so() {
+        let moved = Moved {
+            from: PathBuf::from("/w/hook"),
+            to: PathBuf::from("/q/hook"),
+            rewritten: false,
+            reason: "git hook".to_owned(),
+        };
+        let mut quarantined = Quarantined { moved: vec![moved], ..Quarantined::default() };
+        assert_eq!(lines(&quarantined), ["git hook /w/hook was moved to /q/hook"]);
+        let source = io::Error::from(io::ErrorKind::StorageFull);
+        quarantined.unjournaled = Some(QuarantineError::Journal { state: "/s".into(), source });
+        let told = lines(&quarantined).pop().unwrap();
+        assert!(told.contains("crash") && told.ends_with("no storage space"), "{told}");
+    }
 }

@@ -123,6 +123,32 @@ fn only_a_person_lifts_the_denial_of_a_secret_and_only_by_its_name() {
 }
 
 #[test]
+fn secrets_that_could_not_be_looked_for_are_told() {
+    let world = World::new();
+    assert!(world.mode(Mode::WorkspaceWrite).policy.deny_incomplete.is_empty());
+    for number in 0..=256 {
+        fs::create_dir_all(world.home(&format!(".config/opera{number}"))).unwrap();
+    }
+    let told = |mode| world.mode(mode).policy.deny_incomplete;
+    assert_eq!(told(Mode::WorkspaceWrite), [PathBuf::from("~/.config/opera*")]);
+    assert!(told(Mode::FullAccess).is_empty(), "which hides none");
+}
+
+#[test]
+fn the_callers_limit_of_time_beats_that_of_a_profile() {
+    let mut world = World::new();
+    let profile = Profile { timeout: Some(Duration::from_secs(7)), ..Profile::default() };
+    world.config.profiles = [("slow".into(), profile)].into();
+    let mut options = RunOptions { profiles: named("slow"), ..RunOptions::default() };
+    for (own, expected) in
+        [(None, 7), (Some(Duration::from_millis(8500)), 9), (Some(Duration::from_secs(2)), 2)]
+    {
+        options.timeout = own;
+        assert_eq!(world.resolve(&options).policy.baseline.timeout_secs, Some(expected), "{own:?}");
+    }
+}
+
+#[test]
 fn profiles_extend_each_other_and_their_mode_gives_way_to_the_callers() {
     let mut world = World::new();
     let base = Profile {

@@ -71,10 +71,19 @@ fn examine(native: &Outcome, host: &Host) -> DoctorReport {
     };
     let layers = LayerName::ALL.iter().map(|&name| finding(name, native, &advice, host)).collect();
     DoctorReport {
-        backends: vec![BackendReport { name: "native", usable, why: advice.why, fix: advice.fix }],
+        backends: vec![
+            BackendReport { name: "native", usable, why: advice.why, fix: advice.fix },
+            not_built_in("bwrap"),
+            not_built_in("landlock"),
+        ],
         layers,
         default: usable.then_some("native"),
     }
+}
+
+/// A backend that `--backend` knows and this version has not. There is nothing to fix on the host.
+fn not_built_in(name: &'static str) -> BackendReport {
+    BackendReport { name, usable: false, why: "not built into this version".to_owned(), fix: None }
 }
 
 /// What a layer's part in the trial was.
@@ -102,7 +111,6 @@ fn finding(name: LayerName, native: &Outcome, advice: &Advice, host: &Host) -> L
 fn unused(name: LayerName) -> &'static str {
     match name {
         LayerName::Cgroup => "limits of memory, processes and processors are not available yet",
-        LayerName::Proxy => "network by host name is not available yet",
         _ => "the default policy has no need of it",
     }
 }
@@ -173,7 +181,10 @@ mod tests {
         assert!(of(LayerName::MountNs).why.contains("nfs4"));
         assert!(of(LayerName::Landlock).fix.as_ref().unwrap().contains("6.12"));
         let text = anstream::adapter::strip_str(&render(&report)).to_string();
-        assert!(text.contains("native  works"), "{text}");
+        assert!(text.contains("native    works"), "{text}");
+        let backends: Vec<_> = report.backends.iter().map(|backend| (backend.name, backend.usable)).collect();
+        assert_eq!(backends, [("native", true), ("bwrap", false), ("landlock", false)]);
+        assert!(!of(LayerName::Proxy).why.contains("not available"));
         assert!(text.contains("landlock     partly      ABI 2"), "{text}");
     }
 
