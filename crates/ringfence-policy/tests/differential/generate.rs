@@ -127,7 +127,8 @@ fn redirect() -> impl Strategy<Value = String> {
 
 /// One simple command.
 fn simple() -> impl Strategy<Value = String> {
-    let assignments = prop::collection::vec(select(vec!["A=1", "B='x y'", "C=", "D+=1", "E=$v"]), 0..2);
+    // No name begins like the end of a here-document: bash 5.2 takes `E=` for the line `E` inside of `$( )`.
+    let assignments = prop::collection::vec(select(vec!["P=1", "Q='x y'", "R=", "S+=1", "U=$v"]), 0..2);
     let words = prop::collection::vec(word(), 0..5);
     (
         assignments,
