@@ -58,7 +58,7 @@ fn explain_never_shows_the_value_of_a_variable() {
 fn doctor_tries_the_default_box() {
     as_each_caller(|fixture| {
         let text = fixture.ringfence(["doctor"]).finish().code_is(0).out();
-        assert!(text.contains("native  works") && text.contains("socket-gate"), "{text}");
+        assert!(text.contains("native    works") && text.contains("socket-gate"), "{text}");
         let value = fixture.ringfence(["doctor", "--json"]).finish().code_is(0).json();
         let keys: Vec<&String> = value.as_object().expect("an object").keys().collect();
         assert_eq!(keys, ["backends", "default", "layers"]);
