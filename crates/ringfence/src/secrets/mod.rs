@@ -98,13 +98,24 @@ fn starts<'a>(
         found(Start::Home, rest);
     } else if let Some((place, default)) = pattern.strip_prefix('$').and_then(|rest| rest.split_once('|')) {
         let (var, rest) = place.split_once('/').unwrap_or((place, ""));
-        if let Some(path) = host.path_var(var) {
+        for path in paths(host, var) {
             found(Start::At(path), rest);
         }
         starts(default, host, moved, found);
     } else {
         found(Start::Root, pattern.trim_start_matches('/'));
     }
+}
+
+/// Variables that hold several paths, separated by `:`.
+const LISTS: [&str; 1] = ["KUBECONFIG"];
+
+/// The absolute paths of a variable.
+fn paths<'a>(host: &'a HostEnv, var: &str) -> impl Iterator<Item = &'a Path> {
+    let is_list = LISTS.contains(&var);
+    let value = host.var(var).map(OsStr::as_bytes).unwrap_or_default();
+    let parts = value.split(move |&byte| is_list && byte == b':');
+    parts.map(|part| Path::new(OsStr::from_bytes(part))).filter(|path| path.is_absolute())
 }
 
 /// Whether a path leads to what no box shares with the host: a history that is linked to `/dev/null`, a variable
@@ -328,6 +339,10 @@ mod tests {
         fs::write(moved.join("config.json"), "").unwrap();
         assert_eq!(below(home, &[("DOCKER_CONFIG", &moved)]), ["moved/config.json"]);
         assert_eq!(below(home, &[("GNUPGHOME", &moved)]), ["moved"]);
+        let both = format!("{0}/below:{0}/config.json", moved.display());
+        assert_eq!(below(home, &[("KUBECONFIG", Path::new(&both))]), ["moved/below", "moved/config.json"]);
+        fs::write(home.join("npm"), "_auth = x").unwrap();
+        assert_eq!(below(home, &[("npm_config_userconfig", &home.join("npm"))]), ["npm"]);
     }
 
     #[test]

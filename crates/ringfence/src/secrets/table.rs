@@ -174,6 +174,7 @@ pub const SECRETS: &[Secret] = &[
     always("~/.chef", "private keys"),
     // Package registries
     token("$NPM_CONFIG_USERCONFIG|~/.npmrc", "tokens of package registries"),
+    token("$npm_config_userconfig|~/.npmrc", "tokens of package registries"),
     token("~/.yarnrc", "tokens of package registries"),
     token("~/.yarnrc.yml", "tokens of package registries"),
     token("~/.config/pnpm/rc", "tokens of package registries"),
