@@ -373,7 +373,13 @@ impl<'a> Look<'a> {
         };
         for entry in entries.flatten() {
             let (path, name) = (entry.path(), entry.file_name());
-            let Ok(stat) = Stat::of(&path) else { continue };
+            let stat = match Stat::of(&path) {
+                Ok(stat) => stat,
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return self.find(dir, FindingKind::Closed);
+                }
+                Err(_) => continue,
+            };
             let ignored = stat.is_dir()
                 || name.as_bytes().ends_with(b".sample")
                 || is_quarantined(&name)

@@ -335,6 +335,10 @@ fn list(
     let stat = Stat::at(&dir, c"").map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
     let foreign = stat.id.dev != home.dev;
     let racy = before.includes(stat.ctime) || foreign && slack_on(&dir) > home.slack;
+    // A list of names tells nothing of what git finds here once somebody has opened it up.
+    if stat.mode & 0o111 != 0o111 && Stat::at(&dir, c".").is_err() {
+        return Err(Errno::ACCESS);
+    }
     let mut listing = Listing { stat, racy, mark: Mark::default(), children: Vec::new() };
     if foreign && fstatfs(&dir).is_ok_and(|fs| PSEUDO.contains(&(fs.f_type as u64))) {
         return Ok(listing);

@@ -86,7 +86,16 @@ impl<'a> Resolver<'a> {
             }
             return Ok(ResolvedPath { path: absolute, kind, id: None });
         }
-        let found = open_path(&absolute, OFlags::empty()).ok().and_then(|fd| self.examine(fd).ok());
+        let opened = open_path(&absolute, OFlags::empty());
+        if let Some(closed) = opened
+            .as_ref()
+            .err()
+            .filter(|error| **error == Errno::ACCESS)
+            .and_then(|_| self.closed_above(&absolute))
+        {
+            return Ok(closed);
+        }
+        let found = opened.ok().and_then(|fd| self.examine(fd).ok());
         if let Some(found) = found.as_ref().filter(|found| found.has_other_names) {
             self.linked.borrow_mut().push(found.path.path.clone());
         }
@@ -98,6 +107,15 @@ impl<'a> Resolver<'a> {
                 ResolvedPath { path, kind: PathKind::Missing, id: None }
             }
         })
+    }
+
+    /// The directory on the way to a path that can't be entered, if the box, which has the caller's identity, could open
+    /// it up. Nobody knows what lies below it, so that all of it is denied.
+    fn closed_above(&self, absolute: &Path) -> Option<ResolvedPath> {
+        let closed = absolute.ancestors().skip(1).find_map(|path| open_path(path, OFlags::empty()).ok())?;
+        let found = self.examine(closed).ok()?;
+        let own = found.owner?.uid == rustix::process::geteuid().as_raw();
+        (own && found.path.kind == PathKind::Directory).then_some(ResolvedPath { id: None, ..found.path })
     }
 
     /// [`Self::denial`] of a path that lies beside one that was canonical: without a symlink at its end it is canonical

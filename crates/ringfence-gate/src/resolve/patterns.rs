@@ -5,11 +5,13 @@ use std::ffi::{OsStr, OsString};
 use std::fs::{DirEntry, FileType};
 use std::io;
 use std::ops::Bound::{Excluded, Unbounded};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 use globset::{GlobBuilder, GlobMatcher};
 use ringfence_types::{PathKind, ResolvedPath};
 use rustix::fs::OFlags;
+use rustix::io::Errno;
 
 use super::path::open_path;
 use super::{ResolveError, Resolver};
@@ -160,8 +162,8 @@ impl<'a> Expander<'a> {
     }
 }
 
-/// The entries of a directory. One that can't be entered either hides nothing from the box that it could reach;
-/// one that went away holds nothing.
+/// The entries of a directory. One of somebody else's that can't be entered hides nothing from the box that it could
+/// reach, while one's own it could open up; one that went away holds nothing.
 fn list(
     pattern: &Pattern<'_>,
     directory: &Path,
@@ -172,11 +174,19 @@ fn list(
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied && !can_enter(directory) => None,
         Err(error) => return Err(pattern.unlistable(directory, error)),
     };
+    if !can_enter(directory) && is_own(directory) {
+        return Err(pattern.unlistable(directory, Errno::ACCESS.into()));
+    }
     Ok(entries.into_iter().flatten())
 }
 
 fn can_enter(directory: &Path) -> bool {
     open_path(&directory.join("."), OFlags::DIRECTORY).is_ok()
+}
+
+fn is_own(directory: &Path) -> bool {
+    let owner = directory.symlink_metadata().map(|metadata| metadata.uid());
+    owner.is_ok_and(|owner| owner == rustix::process::geteuid().as_raw())
 }
 
 /// How much a request's patterns may still cost.
