@@ -515,21 +515,28 @@ fn hooks_that_can_be_run_and_not_listed() {
     if rustix::process::geteuid().is_root() {
         return as_nobody("look::hooks_that_can_be_run_and_not_listed");
     }
+    // The second can be listed, and then opened up.
+    for mode in [0o311, 0o600] {
+        closed_hooks(mode);
+    }
+}
+
+fn closed_hooks(mode: u32) {
+    let closed = fs::Permissions::from_mode(mode);
     let place = Place::repository();
     fs::remove_dir_all(place.path(".git/hooks")).unwrap();
-    let unlisted = fs::Permissions::from_mode(0o311);
     let findings = after(&place, |place| {
         place.git(&["init", "-q", "new"]);
         place.git(&["init", "-q", "other"]);
         for hooks in [".git/hooks", "new/.git/hooks"] {
             script(&place.path(hooks).join("pre-commit"));
-            fs::set_permissions(place.path(hooks), unlisted.clone()).unwrap();
+            fs::set_permissions(place.path(hooks), closed.clone()).unwrap();
         }
     });
     assert_eq!(offending(&place, &findings), [".git/hooks", "new/.git/hooks"]);
-    // Those that were there before can hide a link into the root.
-    let found = place.search();
-    assert!(found.protected.incomplete.unwrap().contains("hooks"));
+    // Those that were there before can hide a link into the root, unless they can be listed.
+    let incomplete = place.search().protected.incomplete;
+    assert_eq!(incomplete.is_some_and(|note| note.contains("hooks")), mode == 0o311);
     for hooks in [".git/hooks", "new/.git/hooks"] {
         fs::set_permissions(place.path(hooks), fs::Permissions::from_mode(0o755)).unwrap();
     }

@@ -292,9 +292,11 @@ fn what_changed_a_tick_before_the_start_is_not_the_runs_doing() {
             fixture.shell_outside("rmdir closed").finish().code_is(0);
         }
         // Closed by the run itself, it is moved away, unless root can look into it all the same.
-        fixture.mkdir("ws/closed");
-        let finished = fixture.shell_inside(&[], "chmod 0 closed").finish();
-        let expected = if fixture.caller() == Caller::User { Some(125) } else { Some(0) };
-        assert_eq!(finished.code, expected, "{}", finished.report());
+        for mode in ["0", "311", "600"] {
+            let script = format!("git init -q closed{mode}/repo && chmod {mode} closed{mode}");
+            let finished = fixture.shell_inside(&[], &script).finish();
+            let expected = if fixture.caller() == Caller::User { Some(125) } else { Some(0) };
+            assert_eq!(finished.code, expected, "{}", finished.report());
+        }
     });
 }
